@@ -26,7 +26,7 @@ from graphfold.batching.engine.pass_inputs import (
     require_device,
 )
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
-from graphfold.batching.engine.rounds import make_rounds, select, x_rows
+from graphfold.batching.engine.rounds import make_rounds, select
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import get_kernel
@@ -161,7 +161,7 @@ class RowRun:
         inputs = PassInputs(
             plan=plan,
             cells=cells,
-            x={t: x_rows(self._before(t, cell), plan, t) for t, cell in cells.items()},
+            x={t: select(self._before(t, cell), plan.type_order[t]) for t, cell in cells.items()},
             given=given,
             absent={n: value for n, value in self.inputs.absent.items() if n in fields},
             edge=self._edge(item, plan),

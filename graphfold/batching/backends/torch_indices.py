@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,8 @@ Parts = Mapping[int, Tensor]
 class GroupIndices:
     """The rows that the groups of a plan read, and that read them, cut up for all groups at once.
 
-    It is made once for each plan. Rows are counted from the first that a tensor has.
+    It is made once for each plan, on the CPU, so that no GPU is waited for; what a kind needs is
+    sent there at once. Rows are counted from the first that a tensor has.
     """
 
     def __init__(self) -> None:
@@ -35,8 +37,43 @@ class GroupIndices:
         key = kind, first
         if key not in self._found:
             with torch.inference_mode(False):
-                self._found[key] = _INDICES[kind](plan, first)
+                self._found[key] = _moved(_INDICES[kind](plan.host, first), plan.row.device)
         return self._found[key]
+
+    def readers(
+        self, plan: PassSchedule, kind: str, first: int, rows: range
+    ) -> tuple[Tensor, Tensor, slice]:
+        """Who reads some rows, as `parts` has it, where those of each begin, and which these are.
+
+        Args:
+            plan: the plan, always the same.
+            kind: the name of one of the functions below that find readers.
+            first: the first row of the tensor that is read.
+            rows: those that are read.
+        """
+        key = kind, first, rows
+        if key not in self._found:
+            with torch.inference_mode(False):
+                ptr, reader = _READERS[kind](plan.host, first)
+                own = ptr[rows.start : rows.stop + 1]
+                among = slice(*own[[0, -1]].tolist())
+                cut = {0: (reader[among], own - own[0])}
+                self._found[key] = *_moved(cut, plan.row.device)[0], among
+        index, pointers, among = self._found[key]
+        return index, pointers, among
+
+
+def _moved(found: Mapping[int, Any], device: torch.device) -> Mapping[int, Any]:
+    """The same tensors, or pairs of tensors, on a device, which they reach together."""
+    if device.type == "cpu" or not found:
+        return found
+    flat = [part for own in found.values() for part in (own if isinstance(own, tuple) else [own])]
+    there = torch.cat(flat).to(device, non_blocking=True).split_with_sizes([*map(len, flat)])
+    parts = iter(there)
+    return {
+        start: tuple(next(parts) for _ in own) if isinstance(own, tuple) else next(parts)
+        for start, own in found.items()
+    }
 
 
 def _child_row(plan: PassSchedule, first: int) -> Parts:
@@ -59,7 +96,7 @@ def _edge_ptr(plan: PassSchedule, _: int) -> Parts:
 def _edge_number(plan: PassSchedule, _: int) -> Parts:
     """The numbers from 0 on."""
     groups = plan.groups
-    numbers = torch.arange(max((g.num_edges for g in groups), default=0), device=plan.row.device)
+    numbers = torch.arange(max((g.num_edges for g in groups), default=0))
     by_count = {count: numbers[:count] for count in {group.num_edges for group in groups}}
     return {group.start: by_count[group.num_edges] for group in groups}
 
@@ -69,31 +106,26 @@ def _edge_count(plan: PassSchedule, _: int) -> Parts:
     return plan.split_rows(torch.cat([plan.child_ptr[:1], plan.child_ptr.diff()]))
 
 
-def _reading_edges(plan: PassSchedule, _: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+def _reading_edges(plan: PassSchedule, _: int) -> tuple[Tensor, Tensor]:
     """The edges that read each row."""
-    return _readers(plan, plan.reader_ptr, plan.reader_edge)
+    return plan.reader_ptr, plan.reader_edge
 
 
-def _reading_rows(plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+def _reading_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
     """The rows that read each row."""
-    return _readers(plan, plan.reader_ptr, plan.reader + (1 - first))
+    return plan.reader_ptr, plan.reader + (1 - first)
 
 
-def _following_rows(plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
-    """The rows that follow each in the next round."""
+def _following_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
+    """The rows that follow each in the next round; none if there are no rounds."""
     if plan.following is None:
-        return {}
+        return plan.reader_ptr.new_zeros(plan.num_rows + 2), plan.reader_edge[:0]
     ptr, row = plan.following
-    return _readers(plan, ptr, row + (1 - first))
+    return ptr, row + (1 - first)
 
 
-_INDICES: Mapping[str, Callable[[PassSchedule, int], Any]] = {
-    "child_row": _child_row,
-    "previous_row": _previous_row,
-    "parent": _parent,
-    "edge_ptr": _edge_ptr,
-    "edge_number": _edge_number,
-    "edge_count": _edge_count,
+#: [num_rows + 2] where the readers of each row begin, row 0 first; and these.
+_READERS: Mapping[str, Callable[[PassSchedule, int], tuple[Tensor, Tensor]]] = {
     "edge_grad": _reading_edges,
     "weighted_grad": _reading_rows,
     "node_grad": _reading_rows,
@@ -111,26 +143,20 @@ def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
     """
     groups = sorted(plan.groups, key=lambda group: group.start)
     counts = [group.size + 1 for group in groups]
-    total = sum(counts)
-    number = torch.repeat_interleave(
-        torch.arange(len(groups), device=ptr.device),
-        torch.tensor(counts, dtype=torch.int64, device=ptr.device),
-        output_size=total,
-    )
+    number = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64))
     # Groups follow each other, and the end of one is the beginning of the next.
-    place = torch.arange(total, device=ptr.device) - number
-    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64, device=ptr.device)
+    place = torch.arange(len(number)) - number
+    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64)
     local = ptr[place] - ptr[start][number]
     return dict(zip((g.start for g in groups), local.split_with_sizes(counts), strict=True))
 
 
-def _readers(
-    plan: PassSchedule, ptr: Tensor, reader: Tensor
-) -> Mapping[int, tuple[Tensor, Tensor]]:
-    """First row of a group -> its part of `reader`, and where those of each of its rows begin.
+def _readers(kind: str, plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
+    """First row of a group -> its readers of a kind, and where those of each of its rows begin.
 
     Groups that nothing reads are left out.
     """
+    ptr, reader = _READERS[kind](plan, first)
     groups = sorted(plan.groups, key=lambda group: group.start)
     bounds = ptr[torch.tensor([*(g.start for g in groups), plan.num_rows + 1])].tolist()
     before = bounds[0] if bounds else 0
@@ -142,3 +168,14 @@ def _readers(
         for group, part, size in zip(groups, parts, sizes, strict=True)
         if size
     }
+
+
+_INDICES: Mapping[str, Callable[[PassSchedule, int], Any]] = {
+    "child_row": _child_row,
+    "previous_row": _previous_row,
+    "parent": _parent,
+    "edge_ptr": _edge_ptr,
+    "edge_number": _edge_number,
+    "edge_count": _edge_count,
+    **{kind: partial(_readers, kind) for kind in _READERS},
+}

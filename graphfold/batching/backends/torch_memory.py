@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.backends.torch_indices import GroupIndices, Parts
-from graphfold.batching.backends.torch_program import Argument, Pulled, TorchProgram
+from graphfold.batching.backends.torch_program import Argument, Pulled, TorchProgram, pull
 from graphfold.batching.backends.torch_writer import write_torch_program
 from graphfold.batching.compiler.backend import PULLED, Backend, Memory
 from graphfold.batching.compiler.program import (
@@ -30,7 +30,6 @@ from graphfold.batching.compiler.program import (
     WeightGradient,
 )
 from graphfold.batching.compiler.values import Value
-from graphfold.batching.kernels.gather import gather_sum
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -68,26 +67,14 @@ class TorchMemory(Memory):
         return numbers
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
-        total.zero_()
-        plan, count = self.plan, total.shape[0]
+        left = []
         for kind in PULLED:
-            if (kind, field) not in self.shared:
-                continue
-            values, weight = self._left(kind, field)
-            begun = self.first_row.get((kind, field), 0)
-            if kind == "previous_grad":
-                if plan.following is None:
-                    continue
-                ptr, reader = plan.following[0], plan.following[1] + (1 - begun)
-            elif kind == "edge_grad":
-                ptr, reader = plan.reader_ptr, plan.reader_edge
-            else:
-                ptr, reader = plan.reader_ptr, plan.reader + (1 - begun)
-            own = ptr[first : first + count + 1]
-            start, stop = own[[0, -1]].tolist()
-            weight = None if weight is None else weight[start:stop]
-            total += gather_sum(values, reader[start:stop], own - own[0], weight)
-        return total
+            if (kind, field) in self.shared:
+                begun, rows = self.first_row.get((kind, field), 0), range(first, first + len(total))
+                index, ptr, among = self._indices.readers(self.plan, kind, begun, rows)
+                values, weight = self._left(kind, field)
+                left.append((values, index, ptr, None if weight is None else weight[among]))
+        return pull(Pulled(None, left), total, *total.shape)
 
     def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
         shape = self.own[op_type]["constant", str(product.weight)].shape
@@ -213,7 +200,7 @@ class TorchMemory(Memory):
     def _split_weights(self, weight: Tensor) -> Parts:
         """First row of a group -> the weights of the edges that read it."""
         readers = self._indices.parts(self.plan, "edge_weight")
-        found, at = {}, int(self.plan.reader_ptr[1]) if len(readers) else 0
+        found, at = {}, int(self.plan.host.reader_ptr[1]) if len(readers) else 0
         for start in sorted(readers):
             count = readers[start][0].shape[0]
             found[start] = weight[at : at + count]

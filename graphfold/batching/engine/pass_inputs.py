@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
-from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.kernels.gather import RowIndex, select_rows
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.errors import EngineError, ShapeError
@@ -220,6 +220,6 @@ class LazyColumns(Mapping[str, Tensor]):
         return len(self._names)
 
 
-def select_columns(columns: Mapping[str, Tensor], rows: Tensor) -> LazyColumns:
+def select_columns(columns: Mapping[str, Tensor], rows: Tensor | RowIndex) -> LazyColumns:
     """Some rows, [num_rows], of columns, name -> [any, ...]."""
     return LazyColumns(columns.keys(), lambda name: select_rows(columns[name], rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 from torch import Tensor
 
@@ -20,11 +21,10 @@ from graphfold.batching.engine.pass_inputs import (
     select_columns,
 )
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.gather import select_rows
+from graphfold.batching.kernels.gather import RowIndex, select_rows
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.native.linear import NativeLinear
-from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 
@@ -102,12 +102,12 @@ class RoundsInputs:
         Args:
             found: (field, op type of the nodes) -> [size, width] in the last round.
         """
-        parts = {name: dict(self.state.parts.get(name, {})) for name in self.absent}
+        unrolled, state = self.unrolled, self.state
+        parts = {name: dict(state.parts.get(name, {})) for name in self.absent}
         for (name, op_type), rows in found.items():
-            spread = self.unrolled.spread(self.state.groups[op_type])
-            own = rows if spread is None else select_rows(rows, spread)
-            parts[name][op_type] = own
-        return TypedFields(self.state.plan, parts, self.absent)
+            spread = unrolled.spread(unrolled.num_rounds, state.groups[op_type])
+            parts[name][op_type] = select(rows, spread)
+        return TypedFields(state.plan, parts, self.absent)
 
 
 def make_rounds(
@@ -146,8 +146,7 @@ def make_rounds(
                 continue
             code = unrolled.code(number, op_type)
             cells[code] = cell
-            kept = unrolled.kept(number, state.groups[op_type])
-            rows[code] = x_rows(own[op_type], state.plan, op_type, kept)
+            rows[code] = select(own[op_type], unrolled.order(number, state.groups[op_type]))
             if makes_tables(cell):
                 kinds = find_kinds(edge, num_edges) if kinds is None else kinds
                 found = cell.before_edges(kinds.columns)
@@ -178,7 +177,7 @@ def _initial(
     """The fields before the first round, and what absent children read of each."""
     kept = {op_type: unrolled.kept(0, group) for op_type, group in state.groups.items()}
     found = {
-        name: {t: _selected(rows, kept[t]) for t, rows in own.items() if t in kept}
+        name: {t: select(rows, kept[t]) for t, rows in own.items() if t in kept}
         for name, own in state.parts.items()
     }
     lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
@@ -191,25 +190,19 @@ def _initial(
     for op_type in kept.keys() & cells.keys():
         cell, size = cells[op_type], unrolled.size[0][op_type]
         with NativeLinear():
-            own = cell.initial(x_rows(x[op_type], state.plan, op_type, kept[op_type]))
+            own = cell.initial(select(x[op_type], unrolled.order(0, state.groups[op_type])))
         check_state(cell, own, size)
         for name in lacking.keys() & cell.fields.keys():
             found[name][op_type] = own[name].to(new[name].dtype)
     return found, {**state.absent, **new}
 
 
-def _selected(values: Tensor, rows: Tensor | None) -> Tensor:
-    return values if rows is None else select_rows(values, rows)
-
-
-def x_rows(x: NodeInput, plan: PassSchedule, op_type: int, kept: Tensor | None = None) -> NodeInput:
-    """The result of `Cell.before` in the order of a type's rows, or of those that are kept."""
-    order = plan.type_order[op_type]
-    if kept is not None:
-        order = kept if order is None else order.index_select(0, kept)
-    return x if order is None else select(x, order)
-
-
-def select(x: NodeInput, rows: Tensor) -> NodeInput:
-    """Some rows of an input, of its parts those that are asked for."""
+@overload
+def select(x: Tensor, rows: Tensor | RowIndex | None) -> Tensor: ...
+@overload
+def select(x: NodeInput, rows: Tensor | RowIndex | None) -> NodeInput: ...
+def select(x: NodeInput, rows: Tensor | RowIndex | None) -> NodeInput:
+    """Some rows of an input, of its parts those that are asked for; None for all."""
+    if rows is None:
+        return x
     return select_rows(x, rows) if isinstance(x, Tensor) else select_columns(x, rows)

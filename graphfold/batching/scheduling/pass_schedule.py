@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.gather import parents, sort_readers
+from graphfold.batching.kernels.gather import RowIndex, parents, sort_readers
 from graphfold.batching.scheduling.routes import Routes, find_routes
 from graphfold.dag.typed_dag import kept_property
 
@@ -81,7 +81,7 @@ class PassSchedule:
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
     edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`
-    type_order: tuple[Tensor | None, ...]  # per type, its nodes in row order; None: node order
+    type_order: tuple[RowIndex | None, ...]  # per type, its nodes in row order; None: node order
     read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
     # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
     # equal then. Equal nodes have one row already; these are equal in early rounds only.
@@ -91,6 +91,12 @@ class PassSchedule:
     # the round before; 0 for none.
     neighbor_count: Tensor | None = None
     previous_row: Tensor | None = None
+    on_cpu: PassSchedule | None = None  # of a plan on a GPU, the plan that it is a copy of
+
+    @property
+    def host(self) -> PassSchedule:
+        """The plan on the CPU, where indices are found without waiting for a GPU."""
+        return self.on_cpu or self
 
     @kept_property
     def reader_edge(self) -> Tensor:
@@ -104,7 +110,10 @@ class PassSchedule:
 
     @kept_property
     def _readers(self) -> tuple[Tensor, Tensor]:
-        return sort_readers(self.child_row, self.num_rows + 1)
+        if self.on_cpu is None:
+            return sort_readers(self.child_row, self.num_rows + 1)
+        found, device = (self.host.reader_edge, self.host.reader_ptr), self.row.device
+        return found[0].to(device, non_blocking=True), found[1].to(device, non_blocking=True)
 
     @kept_property
     def reader(self) -> Tensor:
@@ -262,8 +271,9 @@ class PassSchedule:
         return replace(
             self,
             **moved,
-            type_order=tuple(None if t is None else function(t) for t in self.type_order),
+            type_order=tuple(t and t.map_tensors(function) for t in self.type_order),
             equal_rows=tuple(map(function, self.equal_rows)),
+            on_cpu=None if moved["row"].is_cpu else self.host,
         )
 
 

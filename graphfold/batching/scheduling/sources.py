@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.dag.depth import IntArray, count_pointers, run_pointers, stable_order
 
@@ -33,7 +34,7 @@ class CellInputs(NamedTuple):
         order, ptr = _sorted_by_type(op_type, num_types)
         return CellInputs(op_type, _numbers(op_type, order, ptr), ptr[1:] - ptr[:-1])
 
-    def in_order(self, node: IntArray) -> tuple[Tensor | None, ...]:
+    def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
         """By type, the row of `x` that each of some nodes is given; None if it is `x` as it is."""
         order, ptr = _sorted_by_type(self.op_type[node], len(self.sizes))
         rows = self.row[node[order]]
@@ -41,7 +42,7 @@ class CellInputs(NamedTuple):
         moved = run_pointers(rows != np.arange(len(rows)) - ptr[:-1].repeat(size))[ptr]
         is_whole = (size == self.sizes) & (moved[1:] == moved[:-1])
         parts = zip(_split(rows, ptr), is_whole.tolist(), strict=True)
-        return tuple(None if whole else torch.from_numpy(part) for part, whole in parts)
+        return tuple(None if whole else RowIndex(torch.from_numpy(part)) for part, whole in parts)
 
 
 def find_sources(

@@ -12,16 +12,40 @@ own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.dag.depth import IntArray, run_numbers, run_pointers, runs
+
+_Find: TypeAlias = "Callable[[UnrolledRounds, int, Group], RowIndex | None]"
+
+
+def _found_once(find: _Find) -> _Find:
+    """The method of `UnrolledRounds`, which is asked once per plan, on the CPU."""
+
+    @wraps(find)
+    def kept(rounds: UnrolledRounds, number: int, group: Group) -> RowIndex | None:
+        known, key = rounds.known, (find.__name__, number, group.op_type)
+        if key not in known:
+            with torch.inference_mode(False):
+                known[key] = found(rounds, number, group)
+        return known[key]
+
+    def found(rounds: UnrolledRounds, number: int, group: Group) -> RowIndex | None:
+        if rounds.on_cpu is None:
+            return find(rounds, number, group)
+        index, device = kept(rounds.on_cpu, number, group), rounds.row.device
+        return index and index.map_tensors(lambda rows: rows.to(device, non_blocking=True))
+
+    return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +58,11 @@ class UnrolledRounds:
         size: [num_rounds + 1][num_types] how many rows it has there.
         row: [num_rows] the row in the plan of each round.
         of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
+        type_order: of the plan of each round.
+        on_cpu: of rounds on a GPU, those that they are a copy of.
+
+    Attributes:
+        known: the indices that have been asked for.
     """
 
     plan: PassSchedule
@@ -41,6 +70,9 @@ class UnrolledRounds:
     size: Sequence[Sequence[int]]
     row: Tensor
     of: Tensor
+    type_order: Sequence[RowIndex | None]
+    on_cpu: UnrolledRounds | None = None
+    known: dict[Any, RowIndex | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def num_rounds(self) -> int:
@@ -71,19 +103,33 @@ class UnrolledRounds:
         return replace(
             self,
             plan=self.plan.map_tensors(function),
-            row=function(self.row),
+            row=(row := function(self.row)),
             of=function(self.of),
+            type_order=[order and order.map_tensors(function) for order in self.type_order],
+            on_cpu=None if row.is_cpu else self.on_cpu or self,
         )
 
-    def kept(self, number: int, group: Group) -> Tensor | None:
+    @_found_once
+    def kept(self, number: int, group: Group) -> RowIndex | None:
         """[size] which rows of a group of the plan there are in a round; None for all."""
         first, size = self.first[number][group.op_type], self.size[number][group.op_type]
-        return None if size == group.size else self.row[first - 1 : first - 1 + size] - group.start
+        if size == group.size:
+            return None
+        return RowIndex(self.row[first - 1 : first - 1 + size] - group.start)
 
-    def spread(self, group: Group) -> Tensor | None:
-        """[group_size] which row of the last round each of a group is; None if each is its own."""
-        first, size = self.first[-1][group.op_type], self.size[-1][group.op_type]
-        return None if size == group.size else self.of[-1, group.rows] - first
+    @_found_once
+    def order(self, number: int, group: Group) -> RowIndex | None:
+        """[size] the rows of `x` of those that there are in a round; None for all as they are."""
+        kept, order = self.kept(number, group), self.type_order[group.op_type]
+        if kept is None or order is None:
+            return kept or order
+        return RowIndex(order.rows.index_select(0, kept.rows))
+
+    @_found_once
+    def spread(self, number: int, group: Group) -> RowIndex | None:
+        """[group_size] which row of a round each of a group is; None if each is its own."""
+        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
+        return None if size == group.size else RowIndex(self.of[number, group.rows] - first)
 
 
 class _Rows(NamedTuple):
@@ -127,7 +173,8 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
         previous_row=numpy(before),
         neighbor_count=plan.child_count(numpy(read)),
     )
-    return UnrolledRounds(unrolled, first, size, numpy(rows.row), numpy(rows.of))
+    row, of = numpy(rows.row), numpy(rows.of)
+    return UnrolledRounds(unrolled, first, size, row, of, plan.type_order)
 
 
 def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:

@@ -43,5 +43,5 @@ def test_the_slices_of_a_group_name_its_nodes(plan, dag):
         own = slice(group.type_start, group.type_start + group.size)
         order = plan.type_order[group.op_type]
         of_type = (dag.op_type == group.op_type).nonzero().squeeze(1)
-        of_type = of_type if order is None else of_type[order]
+        of_type = of_type if order is None else of_type[order.rows]
         assert torch.equal(of_type[own], nodes)

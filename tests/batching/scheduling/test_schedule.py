@@ -110,7 +110,7 @@ def test_type_order_is_none_where_it_changes_nothing():
     (plan,) = build_schedule(dag, [Up()]).passes
     assert plan.type_order == (None, None, None)
     (down,) = build_schedule(dag, [Down()]).passes
-    assert down.type_order[1].tolist() == [4, 3, 2, 1, 0]
+    assert down.type_order[1].rows.tolist() == [4, 3, 2, 1, 0]
 
 
 def test_wrong_names_are_errors():
