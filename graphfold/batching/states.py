@@ -78,6 +78,10 @@ class States(Mapping[str, Tensor]):
             found |= op_type == number
         return found
 
+    def types(self, field: str) -> frozenset[int]:
+        """The types whose nodes have the field, as indices into those of the schema."""
+        return self._has[field]
+
     def is_everywhere(self, field: str, schema: Schema) -> bool:
         """True if nodes of all types have the field; then a GPU need not be asked which do."""
         return len(self._has[field]) == len(schema.types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,7 @@ class TypedDAG:
     relations: Mapping[str, Relation] = field(default_factory=dict)
     dictionaries: Dictionaries = field(default_factory=dict)  # of the string columns
     files: tuple[str, ...] = ()
+    on_cpu: TypedDAG | None = None  # of graphs on a GPU, those that they are a copy of
 
     @property
     def num_nodes(self) -> int:
@@ -86,6 +87,8 @@ class TypedDAG:
     @cached_property
     def num_nodes_by_type(self) -> list[int]:
         """The number of nodes of each type."""
+        if self.on_cpu is not None:  # a GPU would have to be waited for
+            return self.on_cpu.num_nodes_by_type
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
     @cached_property
@@ -99,7 +102,31 @@ class TypedDAG:
 
     def nodes_of_type(self, name: str) -> Tensor:
         """[num_nodes_of_type] the nodes of one type, in node order."""
+        if self.on_cpu is not None:
+            return self._moved(self.on_cpu.nodes_of_type(name))
         return torch.nonzero(self.op_type == self.schema.type_index(name)).view(-1)
+
+    def nodes_of_types(self, types: Collection[int]) -> tuple[Tensor, Tensor]:
+        """The nodes of some types, in node order, and where those of each graph begin.
+
+        Args:
+            types: indices into `schema.types`.
+
+        Shape:
+            returns: [count], [num_graphs + 1]
+        """
+        if self.on_cpu is not None:
+            found, where = self.on_cpu.nodes_of_types(types)
+            return self._moved(found), self._moved(where)
+        is_meant = np.zeros(len(self.schema.types), dtype=bool)
+        is_meant[list(types)] = True
+        nodes = is_meant[self.op_type.numpy()].nonzero()[0]
+        ptr = np.searchsorted(self.batch.numpy()[nodes], np.arange(self.num_graphs + 1))
+        return torch.from_numpy(nodes), torch.from_numpy(ptr)
+
+    def _moved(self, found: Tensor) -> Tensor:
+        """What was found on the CPU, beside the graphs."""
+        return found.to(self.op_type.device, non_blocking=True)
 
     def row_ptr(self, space: str) -> Tensor:
         """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
@@ -172,6 +199,7 @@ class TypedDAG:
                 name: Relation(function(relation.ptr), function(relation.index))
                 for name, relation in self.relations.items()
             },
+            on_cpu=None if moved["op_type"].is_cpu else self.on_cpu or self,
         )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> TypedDAG:

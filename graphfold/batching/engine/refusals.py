@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -40,18 +39,19 @@ def refuse_random(what: str, device: torch.device, why: str) -> Iterator[None]:
     Raises:
         EngineError: if a random number was drawn.
     """
-    before = _generator_states(device)
+    before, drawn = torch.get_rng_state(), _drawn(device)
     yield
-    if not all(map(torch.equal, before, _generator_states(device))):
+    if _drawn(device) != drawn or not torch.equal(torch.get_rng_state(), before):
         raise EngineError(f"{what} drew random numbers, but {why}")
 
 
-def _generator_states(device: torch.device) -> list[Tensor]:
-    """Those of torch's generators for the CPU and for a device."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return states
+def _drawn(device: torch.device) -> tuple[int, int] | None:
+    """The seed of a GPU's generator and how much it has drawn; None of another device."""
+    if device.type != "cuda":
+        return None
+    number = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[number]
+    return generator.initial_seed(), generator.get_offset()
 
 
 @contextmanager

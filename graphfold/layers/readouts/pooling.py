@@ -65,13 +65,7 @@ class Pooling(Readout):
         """One row per graph."""
         if self.over == "outputs":
             return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
-        if states.is_everywhere(self.field, dag.schema):
-            nodes, graph = torch.arange(dag.num_nodes, device=dag.batch.device), dag.batch
-        else:
-            nodes = torch.nonzero(states.has(self.field, dag.op_type)).view(-1)
-            graph = dag.batch.index_select(0, nodes)
-        # In order, so nothing has to be counted.
-        ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
+        nodes, ptr = dag.nodes_of_types(states.types(self.field))
         return self.pool(states, nodes, ptr)
 
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from graphfold.batching.kernels import gather
 from graphfold.batching.kernels.gather import (
     GatherSum,
+    RowIndex,
     gather_rows,
     gather_sum,
     select_rows,
@@ -87,6 +89,23 @@ def test_gathering_rows_has_the_exact_gradient_and_differentiates_twice():
     assert torch.equal(select_rows(values, index), values[index])
     assert torch.autograd.gradcheck(lambda v: gather_rows(v, index, edge, ptr), [values])
     assert torch.autograd.gradgradcheck(lambda v: gather_rows(v, index, edge, ptr), [values])
+
+
+def test_a_gpu_is_given_the_readers_that_the_cpu_has_sorted():
+    index = RowIndex(torch.tensor([2, 0, 2, 3, 2]))
+    there = index.map_tensors(lambda rows: rows.to("meta"))  # whose numbers nobody can read
+    edge, ptr = there.readers(4)
+    assert (edge.device.type, edge.shape, ptr.shape) == ("meta", (5,), (5,))
+    assert there.readers(4)[0] is edge
+    assert index.readers(4)[0].tolist() == [1, 0, 2, 4, 3]
+
+
+@pytest.mark.gpu
+def test_rows_of_an_index_have_the_same_gradient_on_a_gpu():
+    values = torch.randn(4, 3, dtype=torch.float64, device="cuda", requires_grad=True)
+    index = RowIndex(torch.tensor([2, 0, 2, 3, 2])).map_tensors(Tensor.cuda)
+    assert torch.equal(select_rows(values, index), values[index.rows])
+    assert torch.autograd.gradcheck(lambda v: select_rows(v, index), [values])
 
 
 def test_gather_sum_of_nothing_is_zero():

@@ -12,6 +12,7 @@ from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Column
 from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers import ColumnEncoder
+from graphfold.layers.encoders import column_encoder
 
 COLUMNS = (
     Column("kind", "int64", size=3),
@@ -56,6 +57,27 @@ def test_sums_over_segments_equal_sums_of_rows(columns):
     given_rows, ptr = rows(5), torch.tensor([0, 2, 2, 5])
     want = segment_sum(encoder(given_rows), ptr)
     torch.testing.assert_close(encoder(given_rows, ptr), want)
+
+
+def test_on_a_gpu_a_product_gives_the_same_and_the_same_gradient(monkeypatch):
+    encoder, columns = ColumnEncoder(COLUMNS, 6), rows(7)
+    want = encoder(columns)
+    want.square().sum().backward()
+    gradient, encoder.table.grad = encoder.table.grad, None
+    monkeypatch.setattr(column_encoder, "use_product", lambda codes, table: True)
+    found = encoder(columns)
+    torch.testing.assert_close(found, want)
+    found.square().sum().backward()
+    torch.testing.assert_close(encoder.table.grad, gradient)
+
+
+def test_a_product_serves_training_on_a_gpu_where_tables_are_small():
+    codes = torch.zeros(8, 2, dtype=torch.int64, device="meta")
+    table, large = (torch.zeros(n, 6, device="meta", requires_grad=True) for n in (9, 1 << 24))
+    assert column_encoder.use_product(codes, table)
+    assert not column_encoder.use_product(codes, large)
+    assert not column_encoder.use_product(codes, table.detach())
+    assert not column_encoder.use_product(torch.zeros(8, 2), torch.zeros(9, 6, requires_grad=True))
 
 
 def test_missing_values_add_nothing_at_the_start():
