@@ -109,12 +109,25 @@ class TypedDAG:
     def nodes_of_types(self, types: Collection[int]) -> tuple[Tensor, Tensor]:
         """The nodes of some types, in node order, and where those of each graph begin.
 
+        They are found once.
+
         Args:
             types: indices into `schema.types`.
 
         Shape:
             returns: [count], [num_graphs + 1]
         """
+        key = frozenset(types)
+        if key not in self._nodes_of_types:
+            with torch.inference_mode(False):  # whoever trains on the graphs later reads them, too
+                self._nodes_of_types[key] = self._find_nodes(key)
+        return self._nodes_of_types[key]
+
+    @cached_property
+    def _nodes_of_types(self) -> dict[frozenset[int], tuple[Tensor, Tensor]]:
+        return {}
+
+    def _find_nodes(self, types: frozenset[int]) -> tuple[Tensor, Tensor]:
         if self.on_cpu is not None:
             found, where = self.on_cpu.nodes_of_types(types)
             return self._moved(found), self._moved(where)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
+
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 
 #: The types of the nodes of three graphs.
@@ -39,5 +41,14 @@ def test_a_copy_elsewhere_asks_the_graphs_on_the_cpu():
     assert there.num_nodes_by_type == dag.num_nodes_by_type == [3, 3, 2]
     nodes, ptr = there.nodes_of_types({1, 2})
     assert (nodes.device.type, nodes.shape, ptr.shape) == ("meta", (5,), (4,))
+    assert there.nodes_of_types({2, 1})[0] is nodes
     assert there.nodes_of_type("b").shape == (3,)
     assert there.to("meta").on_cpu is dag
+
+
+def test_nodes_that_were_found_for_a_prediction_serve_training():
+    dag = graphs()
+    with torch.inference_mode():
+        nodes, ptr = dag.nodes_of_types({0})
+    assert not nodes.is_inference()
+    assert not ptr.is_inference()
