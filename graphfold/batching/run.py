@@ -222,7 +222,7 @@ class RowRun:
         if not own:
             return {}
         columns = self.inputs.edge_columns(item)
-        kinds = find_kinds(columns, self.batch.dag.num_rows(item.space))
+        kinds = find_kinds(columns, self.batch.dag.num_rows(item.space), plan.row.device)
         tables = {
             t: as_many(cell.before_edges(kinds.columns), kinds.num_kinds, cell, "before_edges")
             for t, cell in own.items()

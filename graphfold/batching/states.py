@@ -40,7 +40,7 @@ class States(Mapping[str, Tensor]):
 
     def __getitem__(self, field: str) -> Tensor:
         """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
-        return self._fields[field].index_select(0, self._row)
+        return select_rows(self._fields[field], self._row)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -56,7 +56,7 @@ class States(Mapping[str, Tensor]):
         if field in self._sparse and self._fields[field].requires_grad:
             values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
             return values
-        return self._fields[field].index_select(0, rows)
+        return select_rows(self._fields[field], rows)
 
     def sum(self, field: str, nodes: Tensor, ptr: Tensor) -> Tensor:
         """[len(ptr) - 1, width] sums over nodes ptr[i] .. ptr[i+1] of some that have the field."""

@@ -148,7 +148,7 @@ def make_rounds(
             cells[code] = cell
             rows[code] = select(own[op_type], unrolled.order(number, state.groups[op_type]))
             if makes_tables(cell):
-                kinds = find_kinds(edge, num_edges) if kinds is None else kinds
+                kinds = kinds or find_kinds(edge, num_edges, state.plan.row.device)
                 found = cell.before_edges(kinds.columns)
                 tables[code] = as_many(found, kinds.num_kinds, cell, "before_edges")
     initial, all_absent = _initial(unrolled, state, cells_by_round[0], x[0], absent)

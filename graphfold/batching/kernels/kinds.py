@@ -30,7 +30,7 @@ class Kinds(NamedTuple):
         return column.shape[0]
 
 
-def find_kinds(columns: Mapping[str, Tensor], num_rows: int) -> Kinds:
+def find_kinds(columns: Mapping[str, Tensor], num_rows: int, device: torch.device) -> Kinds:
     """The kinds among some rows: equal rows of codes are of one kind.
 
     Where there are other numbers than codes, each row is a kind of its own; on a GPU too, which
@@ -39,10 +39,10 @@ def find_kinds(columns: Mapping[str, Tensor], num_rows: int) -> Kinds:
     Args:
         columns: name -> [num_rows, ...].
         num_rows: how many rows they have.
+        device: where they are, if there are any.
     """
     values = list(columns.values())
     if not values or any(not v.is_cpu or v.is_floating_point() for v in values):
-        device = values[0].device if values else None
         return Kinds(columns, torch.arange(num_rows, device=device))
     flat = (value.reshape(num_rows, math.prod(value.shape[1:])) for value in values)
     codes = (code.numpy() for value in flat for code in value.T)

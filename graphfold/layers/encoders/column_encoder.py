@@ -161,7 +161,7 @@ class ColumnEncoder(nn.Module):
         codes = torch.where(codes < 0, self.sizes, codes)
         is_sum = codes.shape[1] > 1  # a single embedding is not found faster among fewer rows
         if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and is_sum:
-            columns, kind = find_kinds({"codes": codes}, len(codes))
+            columns, kind = find_kinds({"codes": codes}, len(codes), codes.device)
             return self._sums(columns["codes"], table).index_select(0, kind)
         if ptr is None and not self.sparse and use_product(codes, table):
             return self._product(codes, table)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from graphfold.batching.kernels.kinds import find_kinds
 
 LARGE = 1 << 40
+CPU = torch.device("cpu")
 
 
 @st.composite
@@ -35,7 +36,7 @@ def rows_of(columns: dict[str, torch.Tensor], num_rows: int) -> list[tuple[list[
 @given(columns=code_columns())
 def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
     num_rows = len(next(iter(columns.values())))
-    found, kind = find_kinds(columns, num_rows)
+    found, kind = find_kinds(columns, num_rows, CPU)
     num_kinds = len(next(iter(found.values())))
     assert {name: value.dtype for name, value in found.items()} == {
         name: value.dtype for name, value in columns.items()
@@ -50,7 +51,7 @@ def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
 def test_rows_with_other_numbers_are_kinds_of_their_own():
     code = torch.zeros(3, dtype=torch.int64)
     for columns in ({"code": code, "length": torch.ones(3)}, {}):
-        found, kind = find_kinds(columns, 3)
+        found, kind = find_kinds(columns, 3, CPU)
         assert found == columns
         assert kind.tolist() == [0, 1, 2]
 
@@ -59,7 +60,11 @@ def test_codes_may_be_as_large_as_their_dtype_allows():
     far = torch.tensor([-(1 << 63), (1 << 63) - 1, 0, -(1 << 63)])
     wide = torch.tensor([0, LARGE, 1, 0])
     for columns in ({"one": wide, "two": wide.flip(0), "three": wide}, {"code": far}):
-        found, kind = find_kinds(columns, 4)
+        found, kind = find_kinds(columns, 4, CPU)
         kinds = rows_of(dict(found), len(next(iter(found.values()))))
         assert [kinds[k] for k in kind.tolist()] == rows_of(columns, 4)
         assert len(kinds) == len(set(map(str, kinds)))
+
+
+def test_kinds_of_no_columns_are_where_the_graphs_are():
+    assert find_kinds({}, 3, torch.device("meta")).kind.device.type == "meta"
