@@ -138,7 +138,7 @@ class TypedDAG:
         return torch.from_numpy(nodes), torch.from_numpy(ptr)
 
     def _moved(self, found: Tensor) -> Tensor:
-        """What was found on the CPU, beside the graphs."""
+        """A copy of what was found on the CPU, beside the graphs."""
         return found.to(self.op_type.device, non_blocking=True)
 
     def row_ptr(self, space: str) -> Tensor:
