@@ -34,8 +34,9 @@ from graphfold.training.config.trust import named_packages
 
 FORMAT = "graphfold checkpoint"
 
-#: Grows when a reader of older files has to do something about them.
-SCHEMA_NUMBER = 3
+#: Grows when a reader of older files has to do something about them, or older readers cannot read
+#: newer ones: number 4 has a split of digits, see `Split.to_dict`.
+SCHEMA_NUMBER = 4
 
 #: From this number on, deviations of ensembles have one less than their members in the divisor, and
 #: calibration holds `std_scale`, intervals in the space that is learned, and `score` of sets.

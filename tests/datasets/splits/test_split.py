@@ -25,6 +25,23 @@ def test_splits_are_saved_as_json() -> None:
     back.check_files([FileState("elsewhere/f", "abc", 30)])
 
 
+def test_a_stored_split_is_a_digit_for_each_record() -> None:
+    split = Split.of_parts([[0, 3], [4], [1, 2]], "by hand")
+    stored = split.to_dict()
+    assert stored["parts"] == "02201"
+    lists = {name: split.part(name).tolist() for name in split.sizes()}  # as earlier versions did
+    earlier = {**{k: v for k, v in stored.items() if k != "parts"}, **lists}
+    for form in (stored, earlier):
+        assert Split.from_dict(form).to_dict() == stored
+
+
+@pytest.mark.parametrize("parts", ["0031", "00/1", "00é1", [0, 0, 1]])
+def test_a_damaged_split_is_refused(parts: object) -> None:
+    stored = {**everything_is_test(4).to_dict(), "parts": parts}
+    with pytest.raises(DataError, match=r"the split of the run cannot be read \(.*Restore its"):
+        Split.from_dict(stored)
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
