@@ -22,7 +22,7 @@ import mmap
 import os
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -50,8 +50,8 @@ _BLOCK = 1 << 20
 #: So many strings of a column are held in memory to find equal ones; those beyond may be repeated.
 MOST_STRINGS = 1 << 17
 
-#: So many graphs are read at a time where all of them are looked at.
-CHUNK = 4096
+#: So many graphs are read at a time where all of them are looked at: some megabytes.
+CHUNK = 1024
 
 #: A space with one row for each graph.
 _GRAPH = "graph"
@@ -405,27 +405,10 @@ class StoredGraphs:
             DataError: if a file was changed meanwhile.
         """
         numbers = np.asarray(graphs, dtype=np.int64).reshape(-1)
-        file_of = np.searchsorted(self._first, numbers, side="right") - 1
-        records, counts = self._read(numbers, file_of)
-        layout = self._layout
-        first, rows, _ = layout.places(counts)
-        columns: dict[str, Tensor] = {}
-        for k, field in enumerate(layout.fields):
-            if not layout.row_bytes[k]:
-                shape = (int(rows[k].sum()), *field.shape)
-                columns[field.name] = torch.empty(shape, dtype=field.dtype)
-                continue
-            units = records.view(_unit_type(layout.units[k]))
-            values = units.take(layout.units_of(k, first[k], rows[k])).view(np.uint8)
-            column = torch.from_numpy(values).view(field.dtype).view(-1, *field.shape)
-            if field.dictionary:
-                column = self._recode(field.dictionary, column, file_of.repeat(rows[k]))
-            columns[field.name] = column
-        origin = columns["origin"][:, 0]  # of some graphs nobody knows where they come from
-        origin.copy_(torch.where(origin < 0, origin, torch.from_numpy(self._name[file_of])))
+        columns, counts = self._columns(numbers, {field.space for field in self._layout.fields})
         row_ptr = {
             space: torch.from_numpy(run_pointers(counts[:, k]))
-            for k, space in enumerate(layout.spaces)
+            for k, space in enumerate(self._layout.spaces)
         }
         return from_columns(
             self.schema, columns, row_ptr, len(numbers), self.dictionaries, self.names
@@ -445,23 +428,55 @@ class StoredGraphs:
     @cached_property
     def facts(self) -> TypedDAG:
         """All graphs without their nodes: the columns of whole graphs, and where they come from."""
-        empty = self.select([])
-        parts = [(c.origin, c.columns[_GRAPH]) for c in self.chunks(torch.arange(self.num_graphs))]
-        whole = {
-            name: torch.cat([column, *(columns[name] for _, columns in parts)])
+        empty, count = self.select([]), self.num_graphs
+        origin = empty.origin.new_empty(count, *empty.origin.shape[1:])
+        columns = {
+            name: column.new_empty(count, *column.shape[1:])
             for name, column in empty.columns[_GRAPH].items()
         }
+        for first in range(0, count, CHUNK):  # in place: parts and whole would take twice as much
+            rows = slice(first, min(first + CHUNK, count))
+            part, _ = self._columns(np.arange(rows.start, rows.stop), {_GRAPH})
+            origin[rows] = part["origin"]
+            for name, column in columns.items():
+                column[rows] = part[f"{_GRAPH}/{name}"]
         return replace(
             empty,
-            num_graphs=self.num_graphs,
-            output_ptr=torch.zeros(self.num_graphs + 1, dtype=torch.int64),
-            origin=torch.cat([empty.origin, *(origin for origin, _ in parts)]),
-            columns={**empty.columns, _GRAPH: whole},
+            num_graphs=count,
+            output_ptr=torch.zeros(1, dtype=torch.int64).expand(count + 1),
+            origin=origin,
+            columns={**empty.columns, _GRAPH: columns},
         )
 
     def whole(self) -> TypedDAG:
         """All graphs."""
         return self.select(np.arange(self.num_graphs))  # type: ignore[arg-type]
+
+    def _columns(
+        self, numbers: Numbers, spaces: Collection[str]
+    ) -> tuple[dict[str, Tensor], Numbers]:
+        """The columns of some graphs in some spaces, and [num_selected, num_spaces] their rows."""
+        file_of = np.searchsorted(self._first, numbers, side="right") - 1
+        records, counts = self._read(numbers, file_of)
+        layout = self._layout
+        first, rows, _ = layout.places(counts)
+        columns: dict[str, Tensor] = {}
+        for k, field in enumerate(layout.fields):
+            if field.space not in spaces:
+                continue
+            if not layout.row_bytes[k]:
+                shape = (int(rows[k].sum()), *field.shape)
+                columns[field.name] = torch.empty(shape, dtype=field.dtype)
+                continue
+            units = records.view(_unit_type(layout.units[k]))
+            values = units.take(layout.units_of(k, first[k], rows[k])).view(np.uint8)
+            column = torch.from_numpy(values).view(field.dtype).view(-1, *field.shape)
+            if field.dictionary:
+                column = self._recode(field.dictionary, column, file_of.repeat(rows[k]))
+            columns[field.name] = column
+        origin = columns["origin"][:, 0]  # of some graphs nobody knows where they come from
+        origin.copy_(torch.where(origin < 0, origin, torch.from_numpy(self._name[file_of])))
+        return columns, counts
 
     def _read(self, numbers: Numbers, file_of: Numbers) -> tuple[Numbers, Numbers]:
         """The records of some graphs, and [num_selected, num_spaces] their rows."""
