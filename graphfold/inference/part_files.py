@@ -27,7 +27,7 @@ from graphfold.layers.heads.head import TargetPrediction
 #: The columns of both files that say where a record comes from.
 PLACE = ("part", "file", "line", "record")
 
-#: Rows whose predictions are put into words together.
+#: Records that are described together, and rows whose predictions are put into words together.
 _CHUNK = 4096
 
 
@@ -38,12 +38,15 @@ def write_split(path: Path, data: DataModule) -> None:
         path: the file, written whole or not at all.
         data: the data of a run, prepared.
     """
-    numbers = torch.cat([data.split.part(part) for part in PARTS])
-    parts = [part for part in PARTS for _ in range(len(data.split.part(part)))]
-    places = _places(data, numbers)
+    number_of_part = torch.zeros(data.facts.num_graphs, dtype=torch.int8)
+    for number, part in enumerate(PARTS):
+        number_of_part[data.split.part(part)] = number
     with _table(path) as table:
         table.writerow(PLACE)
-        table.writerows([parts[at], *places[at]] for at in numbers.argsort().tolist())
+        for records in torch.split(torch.arange(len(number_of_part)), _CHUNK):
+            parts = [PARTS[number] for number in number_of_part[records].tolist()]
+            places = _places(data, records)
+            table.writerows([part, *place] for part, place in zip(parts, places, strict=True))
 
 
 def write_predictions(
@@ -67,14 +70,32 @@ def write_predictions(
     with _table(path) as table:
         described = _descriptions(head, data.select([]))
         table.writerow([*PLACE, *described, *_header(head)])
-        for part, own in rows.items():
-            numbers = data.split.part(part)
-            places = _places(data, numbers)
-            whole = data.select if head.level != "graph" else partial(select, data.facts)
-            columns = _descriptions(head, whole(numbers)).values()
-            for row, graph, cells in _cells(head, own):
-                what = [column[row] for column in columns]
-                table.writerow([part, *places[graph], *what, *cells])
+        whole = data.select if head.level != "graph" else partial(select, data.facts)
+        for part, all_rows in rows.items():
+            for numbers, own in _pieces(data.split.part(part), all_rows):
+                places = _places(data, numbers)
+                columns = _descriptions(head, whole(numbers)).values()
+                for row, graph, cells in _cells(head, own):
+                    what = [column[row] for column in columns]
+                    table.writerow([part, *places[graph], *what, *cells])
+
+
+def _pieces(numbers: Tensor, rows: EvalRows) -> Iterator[tuple[Tensor, EvalRows]]:
+    """`_CHUNK` records at a time, each with the rows of these, which stand in their order."""
+    for graphs in torch.split(torch.arange(rows.num_graphs), _CHUNK):
+        first, last = graphs[0], graphs[-1] + 1
+        mine = slice(*torch.searchsorted(rows.graph, torch.stack([first, last])).tolist())
+        yield (
+            numbers[first:last],
+            EvalRows(
+                rows.prediction[mine],
+                rows.target[mine],
+                rows.loss[mine],
+                rows.graph[mine] - first,
+                rows.is_root[mine],
+                len(graphs),
+            ),
+        )
 
 
 @contextmanager

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import csv
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from training.tiny_runs import MOLECULES, read_json, run, train, write_corpora, write_molecules
 
+from graphfold.datasets.splits.split import Split
+from graphfold.datasets.splits.split_ways import random_split
+from graphfold.inference import part_files
 from graphfold.layers import RegressionHead
 from graphfold.training.run.checkpoint import Checkpoint
 
@@ -51,9 +58,9 @@ def test_every_usable_record_is_in_the_split_once(numbers: Path) -> None:
     assert [(row["file"], int(row["line"]), int(row["record"])) for row in rows] == [
         ("m.csv", line, line - 5) for line in range(5, 42)
     ]
-    split = Checkpoint.load(numbers / "checkpoints" / "best.ckpt").split
+    split = Split.from_dict(Checkpoint.load(numbers / "checkpoints" / "best.ckpt").split)
     for part in PARTS:
-        assert [n for n, row in enumerate(rows) if row["part"] == part] == split[part]
+        assert [n for n, row in enumerate(rows) if row["part"] == part] == split.part(part).tolist()
 
 
 def test_every_record_of_val_and_test_has_what_predict_says_of_it(
@@ -77,6 +84,36 @@ def test_every_record_of_val_and_test_has_what_predict_says_of_it(
             for part in ("pred", "std", "lower", "upper"):
                 got, want = row[f"{name}_{part}"], by_line[line][f"{name}_{part}"]
                 assert float(got) == pytest.approx(float(want), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["numbers", "trees"])
+def test_records_are_written_a_few_at_a_time(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder: Path = request.getfixturevalue(name)
+    files = [folder / "split.csv", folder / "predictions.csv"]
+    before = [file.read_bytes() for file in files]
+    for file in files:
+        file.unlink()
+    monkeypatch.setattr(part_files, "_CHUNK", 3)
+    assert run("train", f"resume={folder}") == 0
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_split_of_many_records_is_written_in_little_memory(tmp_path: Path) -> None:
+    count = 30_000
+    origin = torch.arange(count)[:, None].expand(count, 3)
+    files = [SimpleNamespace(path=f"{name}.csv", num_records=count // 2) for name in "ab"]
+    split = random_split(count, (0.8, 0.1, 0.1), 0)
+    facts = SimpleNamespace(num_graphs=count, origin=origin)
+    data: Any = SimpleNamespace(facts=facts, files=files, split=split)
+    tracemalloc.start()
+    part_files.write_split(tmp_path / "split.csv", data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * count  # a row in Python takes 250 bytes
+    rows = read(tmp_path / "split.csv")
+    assert (len(rows), rows[-1]["file"], rows[-1]["line"]) == (count, "b.csv", str(count - 1))
 
 
 def test_the_metrics_of_numbers_are_those_of_the_file(numbers: Path) -> None:
