@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -15,13 +16,14 @@ import yaml
 from graphfold.errors import ConfigError
 from graphfold.files import write_text
 from graphfold.options import read_section
-from graphfold.studies.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_folder import Search, TuneFolder, shared_address, without_password
 from graphfold.studies.tune_space import Dimension, read_space, space_of_sweeps
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, Sources, as_experiment, compose, split_sweeping
 from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages
+from graphfold.training.process.launch import launch, leave_launch
 from graphfold.training.run.run_folder import lock_folder
 
 #: Overrides that are of the search itself, not of its trials.
@@ -33,7 +35,8 @@ def tune_command(
 ) -> int:
     """`graphfold tune`: a new search, or with resume=RUN an old one continued.
 
-    All that can be checked is checked before the first trial.
+    With a database that others use, too, this is one of the workers of a search. All that can be
+    checked is checked before the first trial.
 
     Args:
         overrides: of the config; those with several values are what is searched.
@@ -50,15 +53,22 @@ def tune_command(
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("graphfold tune needs Optuna. Install graphfold[tune].")
+    launched = launch()
+    leave_launch()  # each process is a worker, and trains alone
     vouched = _vouched(overrides, trusted)
     if vouched is None:
         folder, search = _new(overrides, config_dir)
     else:
         folder, search = _continued(overrides, config_dir)
+    if launched is not None and launched.world_size > 1 and search.storage is None:
+        raise ConfigError(
+            f"{launched.launcher} has started {launched.world_size} workers, which share a search "
+            "by its database. Set tune.storage."
+        )
     space = read_space(search.space)
     config = _checked(search, space, vouched)
     folder.path.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder.path):
+    with lock_folder(folder.path) if search.storage is None else nullcontext():
         return _search(folder, search, space, config, vouched)
 
 
@@ -78,7 +88,8 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
     space = space_of_sweeps(sweeping) if sweeping else given["space"]
     read_space(space)
     folder = TuneFolder(composed.folder)
-    if folder.search.exists():
+    storage = None if given["storage"] is None else shared_address(str(given["storage"]))
+    if folder.search.exists() and (storage is None or folder.read_search().storage != storage):
         raise ConfigError(
             f"{folder.path} holds a search. Continue it with resume={folder.path}, or choose "
             "another hydra.run.dir."
@@ -92,6 +103,7 @@ def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder,
         "overrides": kept,
         "config_dir": None if config_dir is None else str(config_dir.absolute()),
         "space": space,
+        "storage": storage,
         "seed": composed.config.seed,
         "monitor": "",
         "direction": "min",  # until the model is made
@@ -148,7 +160,12 @@ def _search(
         search = replace(search, monitor=monitor, direction=direction)
     folder.write_search(search)
     study = Study(folder, search, space, trusted)
-    print(f"searching in {folder.path}: {search.trials} trials, {search.monitor}", flush=True)
+    shared = ""
+    if search.storage is not None:
+        shared = f", study '{search.study}' of {without_password(search.storage)}"
+    print(
+        f"searching in {folder.path}: {search.trials} trials, {search.monitor}{shared}", flush=True
+    )
     try:
         study.run()
     except KeyboardInterrupt:
@@ -156,7 +173,7 @@ def _search(
         words += [f"--trust {package}" for package in named_packages(config.mapping, TRAINED)]
         print(f"interrupted. Continue with: graphfold tune {' '.join(words)}", file=sys.stderr)
         return 1
-    with folder.readable_study():
+    with folder.readable_study(search.storage):
         print(study.table())
         best = study.best_overrides()
         if best is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import yaml
 
-from graphfold.errors import CheckpointError, GraphfoldError
+from graphfold.errors import CheckpointError, ConfigError, GraphfoldError
 from graphfold.files import write_text
 from graphfold.options import From0, From1, Limits, read_section
 from graphfold.training.config.stored_config import read_yaml
@@ -31,6 +31,9 @@ class Search:
         seed: of the search.
         monitor: the metric under val/ that is to be improved.
         direction: "min" or "max", whichever is better.
+        storage: address of the database that several workers share; None for one in the folder.
+        study: the name of the search in that database.
+        heartbeat: seconds between two signs of life of a worker.
     """
 
     overrides: list[str]
@@ -43,11 +46,52 @@ class Search:
     seed: From0
     monitor: str
     direction: Annotated[str, Limits(choices=("min", "max"))]
+    storage: str | None = None
+    study: str = "tune"
+    heartbeat: From1 = 60
 
     @property
     def config_folder(self) -> Path | None:
         """The further folder of config files as a path."""
         return None if self.config_dir is None else Path(self.config_dir)
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """All that the workers of one search agree on; each may have its data elsewhere."""
+        overrides = [word for word in self.overrides if not word.startswith(PLACES)]
+        common = {"space": self.space, "monitor": self.monitor, "direction": self.direction}
+        return {"overrides": overrides, **common}
+
+
+#: Overrides that say where the data are.
+PLACES = ("data.path=", "data.root=", "data.cache_dir=")
+
+
+def shared_address(text: str) -> str:
+    """The address of a database that workers share; a file of SQLite as an absolute path.
+
+    Raises:
+        ConfigError: if it is none, or one that a single process has in memory.
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    examples = "sqlite:////disk/search.db or postgresql://host/base"
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise ConfigError(
+            f"tune.storage is '{text}', but it must be the address of a database, such as "
+            f"{examples}."
+        ) from error
+    if url.get_backend_name() == "sqlite":
+        if url.database in (None, "", ":memory:"):
+            raise ConfigError(
+                f"tune.storage is '{text}', a database in the memory of one process, which no "
+                f"other worker can share. Give the address of a file or a server: {examples}."
+            )
+        url = url.set(database=str(Path(str(url.database)).expanduser().absolute()))
+    return url.render_as_string(hide_password=False)
 
 
 @dataclass(frozen=True)
@@ -111,11 +155,14 @@ class TuneFolder:
             ) from error
 
     @contextmanager
-    def readable_study(self) -> Iterator[None]:
+    def readable_study(self, storage: str | None = None) -> Iterator[None]:
         """Whatever Optuna raises within is a fault of its database, which may be damaged.
 
+        Args:
+            storage: address of the database; None for the file in the folder.
+
         Raises:
-            CheckpointError: naming the file.
+            CheckpointError: naming the file or the address.
         """
         try:
             yield
@@ -123,7 +170,17 @@ class TuneFolder:
             raise
         except Exception as error:
             fault = f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".")
+            place = self.study if storage is None else without_password(storage)
+            remedy = "Restore the file, or remove it to start the search anew."
+            if storage is not None:
+                remedy = "Correct tune.storage, install the driver of the database, or start it."
             raise CheckpointError(
-                f"{self.study}: cannot be read as the trials of this search ({fault}). Restore the "
-                "file, or remove it to start the search anew."
+                f"{place}: cannot be read as the trials of this search ({fault}). {remedy}"
             ) from error
+
+
+def without_password(address: str) -> str:
+    """The address of a database as it is shown."""
+    from sqlalchemy.engine import make_url
+
+    return make_url(address).render_as_string(hide_password=True)

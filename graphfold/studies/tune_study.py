@@ -1,33 +1,41 @@
-"""Study: the trials of a search in Optuna's database, run one after another.
+"""Study: the trials of a search in Optuna's database, run one after another in each worker.
 
-A trial is a training run of its own, stopped when it falls behind the others.
+A trial is a training run of its own, stopped when it falls behind the others. The workers of a
+search are processes that share its database, and know each other by it alone.
 """
 
 from __future__ import annotations
 
+import json
 import time
+import warnings
 from collections.abc import Collection, Sequence
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import optuna
 from optuna import Trial, TrialPruned
+from optuna.exceptions import ExperimentalWarning
 from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import DataError, GraphfoldError
+from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.recipe import make_loop, start_run
-from graphfold.studies.tune_folder import Search, TuneFolder
+from graphfold.studies.tune_folder import Search, TuneFolder, without_password
 from graphfold.studies.tune_space import Dimension
 from graphfold.studies.tune_tables import (
+    BEYOND,
+    INTERRUPTED,
     REASON,
     best_first,
     counted,
     draw_trials,
     format_trials,
-    started,
+    running,
+    state_of,
     write_trials,
 )
 from graphfold.training.config.compose import compose
@@ -35,7 +43,7 @@ from graphfold.training.config.model import decide
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import format_value
 from graphfold.training.loop.loop import Callback, Loop
-from graphfold.training.process.process import prepare_process
+from graphfold.training.process.process import member_seed, prepare_process
 from graphfold.training.process.quiet import warnings_once
 from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import RunFolder
@@ -105,7 +113,9 @@ class Study:
     """The trials of a search.
 
     Values are chosen by the tree-structured Parzen estimator (Bergstra et al. 2011), trials that
-    fall behind are stopped by the median rule (Golovin et al. 2017).
+    fall behind are stopped by the median rule (Golovin et al. 2017). What is drawn for a trial
+    depends on its number and the trials before it, so a search that goes on, and other workers,
+    draw other values.
 
     Args:
         folder: where everything is.
@@ -115,6 +125,7 @@ class Study:
 
     Raises:
         CheckpointError: if the database cannot be read.
+        ConfigError: if the database holds another search of this name.
     """
 
     def __init__(
@@ -124,26 +135,24 @@ class Study:
         space: Sequence[Dimension],
         trusted: Collection[str] | None = None,
     ) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.folder = folder
         self.search = search
         self.space = space
         self.trusted = trusted
         self.keys = [dimension.key for dimension in space]
-        with folder.readable_study():
+        self._is_waiting = False
+        self._number: int | None = None  # of the trial that runs
+        with self._readable():
             self.study = self._open()
-            begun = len(self.study.get_trials(deepcopy=False))
-        # With the seed of the search alone a continued one would try the first values again.
-        self.study.sampler = optuna.samplers.TPESampler(
-            n_startup_trials=search.startup_trials, seed=search.seed + begun
-        )
         self.study.pruner = (
             optuna.pruners.MedianPruner(search.startup_trials, search.warmup_epochs)
             if search.prune
             else optuna.pruners.NopPruner()
         )
-        with folder.readable_study():
-            self._try_interrupted_anew()
+        with self._readable():
+            if search.storage is None:  # who runs in the folder is alone: see its lock
+                self._try_interrupted_anew()
 
     def run(self) -> None:
         """Runs trials until there are as many as were asked for; a failed one counts.
@@ -151,9 +160,13 @@ class Study:
         Raises:
             KeyboardInterrupt: on Ctrl-C; the trial is tried anew when the search goes on.
         """
-        with warnings_once(), self.folder.readable_study():
+        with warnings_once(), self._readable():
             while (done := len(counted(self.study))) < self.search.trials:
-                self._run_one(f"[{done + 1}/{self.search.trials}]")
+                begun = done + len(running(self.study))
+                if begun < self.search.trials:
+                    self._run_one(f"[{begun + 1}/{self.search.trials}]")
+                else:
+                    self._wait()
                 write_trials(self.study, self.keys, self.search.monitor, self.folder.table)
 
     def table(self) -> str:
@@ -170,45 +183,117 @@ class Study:
         done = best_first(self.study)
         if not done:
             return None
-        values = done[0].params
-        own = [dimension.override(values.get(dimension.key)) for dimension in self.space]
-        return [*self.search.overrides, *own]
+        return [*self.search.overrides, *self._overrides(done[0])]
+
+    def _overrides(self, trial: FrozenTrial) -> list[str]:
+        return [dimension.override(trial.params.get(dimension.key)) for dimension in self.space]
+
+    def _readable(self) -> AbstractContextManager[None]:
+        return self.folder.readable_study(self.search.storage)
 
     def _open(self) -> optuna.Study:
-        """The study in the folder, or a new one."""
-        address = f"sqlite:///{quote(str(self.folder.study.absolute()))}"
+        """The study in its database, or a new one."""
         study = optuna.create_study(
-            storage=optuna.storages.RDBStorage(address),
-            study_name="tune",
+            storage=self._storage(),
+            study_name="tune" if self.search.storage is None else self.search.study,
             direction=DIRECTIONS[self.search.direction],
             load_if_exists=True,
         )
+        if self.search.storage is not None:
+            self._refuse_another(study)
         if study.direction is not DIRECTIONS[self.search.direction]:
             raise ValueError(f"it is to {study.direction.name.lower()}, the search is not")
         return study
 
-    def _run_one(self, place: str) -> None:
-        trial = self.study.ask()
-        own = [dimension.suggest(trial) for dimension in self.space]
-        begin = time.perf_counter()
-        result = self._result(trial, own)
-        print(f"{place} {' '.join(own)}  {result}  {time.perf_counter() - begin:.1f} s", flush=True)
+    def _storage(self) -> optuna.storages.RDBStorage:
+        if self.search.storage is None:
+            address = f"sqlite:///{quote(str(self.folder.study.absolute()))}"
+            return optuna.storages.RDBStorage(address)
+        options: dict[str, Any] = {}
+        if self.search.storage.startswith("sqlite"):  # other workers may be writing
+            options["engine_kwargs"] = {"connect_args": {"timeout": _PATIENCE}}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return optuna.storages.RDBStorage(
+                self.search.storage,
+                heartbeat_interval=self.search.heartbeat,
+                heartbeat_stale_trial_callback=self._give_up,
+                **options,
+            )
 
-    def _result(self, trial: Trial, own: Sequence[str]) -> str:
-        """Runs a trial and tells Optuna what came of it; returns the same in words."""
+    def _refuse_another(self, study: optuna.Study) -> None:
+        """Refuses a study of the same name that is no part of this search."""
+        definition = json.loads(json.dumps(self.search.definition))
+        other = study.user_attrs.get(_DEFINITION)
+        if other is None and not study.get_trials(deepcopy=False):
+            study.set_user_attr(_DEFINITION, definition)
+            return
+        differing = [key for key in definition if (other or {}).get(key) != definition[key]]
+        if differing:
+            raise ConfigError(
+                f"{without_password(str(self.search.storage))} has a study '{self.search.study}' "
+                f"of another search: {', '.join(differing)} differ. Set tune.study to a new name, "
+                "or give all workers the same overrides."
+            )
+
+    def _run_one(self, place: str) -> None:
+        """Runs a trial and prints the result."""
+
+        def tell(study: optuna.Study, trial: FrozenTrial) -> None:
+            if BEYOND not in trial.user_attrs:
+                seconds = 0.0 if trial.duration is None else trial.duration.total_seconds()
+                words = [place, *self._overrides(trial)]
+                print(f"{' '.join(words)}  {self._result(trial)}  {seconds:.1f} s", flush=True)
+
+        self._number = None
         try:
-            value = run_trial(trial, self._config(own), self.folder.trial(trial.number))
-        except TrialPruned as error:
-            self.study.tell(trial, state=TrialState.PRUNED)
-            return f"stopped after {error}"
-        except Exception as error:  # one bad combination does not end the search: it is recorded
+            self.study.optimize(self._value, n_trials=1, catch=(Exception,), callbacks=[tell])
+        except BaseException as error:
+            if self._number is None:
+                raise
+            trial = self.study.get_trials(deepcopy=False)[self._number]
+            if isinstance(error, KeyboardInterrupt):
+                self._try_anew(trial)
+                raise
+            if state_of(trial) != INTERRUPTED:
+                raise
+            print(f"{place} came too late: other workers had given up trial {trial.number}.")
+
+    def _value(self, trial: Trial) -> float:
+        """Trains with the values that are drawn; one bad combination does not end the search."""
+        self._number = trial.number
+        begun = [*counted(self.study), *running(self.study)]
+        if sum(other.number < trial.number for other in begun) >= self.search.trials:
+            trial.set_user_attr(BEYOND, True)  # other workers were faster
+            raise RuntimeError("beyond the number of trials")
+        self.study.sampler = self._sampler(trial.number)
+        own = [dimension.suggest(trial) for dimension in self.space]
+        try:
+            return run_trial(trial, self._config(own), self.folder.trial(trial.number))
+        except TrialPruned:
+            raise
+        except Exception as error:
             reason = error.message if isinstance(error, GraphfoldError) else _describe(error)
             trial.set_user_attr(REASON, reason)
-            self.study.tell(trial, state=TrialState.FAIL)
-            return f"failed: {reason}"
-        self.study.tell(trial, value)
+            raise
+
+    def _sampler(self, number: int) -> optuna.samplers.TPESampler:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return optuna.samplers.TPESampler(
+                n_startup_trials=self.search.startup_trials,
+                seed=member_seed(self.search.seed, number),
+                constant_liar=True,  # workers that draw at the same time draw different values
+            )
+
+    def _result(self, trial: FrozenTrial) -> str:
+        if trial.state is TrialState.PRUNED:
+            return f"stopped after epoch {trial.last_step}"
+        if trial.value is None:
+            return f"failed: {trial.user_attrs.get(REASON)}"
         is_best = best_first(self.study)[0].number == trial.number
-        return f"{self.search.monitor} {format_value(value, 4)}{' (best)' if is_best else ''}"
+        value = format_value(trial.value, 4)
+        return f"{self.search.monitor} {value}{' (best)' if is_best else ''}"
 
     def _config(self, own: Sequence[str]) -> TrainingConfig:
         words = [*self.search.overrides, *own]
@@ -216,13 +301,42 @@ class Study:
         prepare_process(config.threads)
         return config.changed({"monitor": self.search.monitor})
 
+    def _wait(self) -> None:
+        """Waits for the last trials, which run in other workers, for a while."""
+        if not self._is_waiting:
+            print("the last trials run in other workers: waiting for them", flush=True)
+            self._is_waiting = True
+        time.sleep(min(self.search.heartbeat, _WAIT))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.study)
+
+    def _give_up(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Called by the first worker that finds a trial without a sign of life."""
+        silence = 2 * self.search.heartbeat
+        print(
+            f"trial {trial.number}: its worker has given no sign of life for {silence} s. The "
+            "values are tried anew.",
+            flush=True,
+        )
+        self._try_anew(trial)
+
     def _try_interrupted_anew(self) -> None:
         """Ends the trials that were running when their process ended, and queues their values."""
-        for trial in started(self.study):
-            if trial.state is TrialState.RUNNING:
-                self.study.tell(trial.number, state=TrialState.FAIL)
-                if trial.params:
-                    self.study.enqueue_trial(trial.params)
+        for trial in running(self.study):
+            self.study.tell(trial.number, state=TrialState.FAIL)
+            self._try_anew(trial)
+
+    def _try_anew(self, trial: FrozenTrial) -> None:
+        if trial.params:
+            self.study.enqueue_trial(trial.params)
+
+
+#: The attribute of a study that says which search it is of.
+_DEFINITION = "search"
+
+#: Seconds that a worker waits while others write into a file of SQLite, and between two looks.
+_PATIENCE, _WAIT = 60, 2
 
 
 def _describe(error: Exception) -> str:

@@ -22,19 +22,22 @@ from graphfold.layers.heads.plots import BLUE, GREY, ORANGE
 from graphfold.studies.tune_space import Dimension
 from graphfold.training.console import format_value
 
-#: The state of a trial whose values are tried anew when the search goes on.
-INTERRUPTED = "interrupted"
+#: The state of a trial whose values are tried anew, and that of one in another worker.
+INTERRUPTED, RUNNING = "interrupted", "running"
 
 #: Names of states in tables.
 STATES = {
     TrialState.COMPLETE: "finished",
     TrialState.PRUNED: "stopped",
     TrialState.FAIL: "failed",
-    TrialState.RUNNING: INTERRUPTED,
+    TrialState.RUNNING: RUNNING,
 }
 
 #: The attribute of a trial that says why it failed.
 REASON = "reason"
+
+#: The attribute of a trial that was begun beyond the number of trials, and is none of them.
+BEYOND = "beyond"
 
 #: How many trials the terminal shows.
 _SHOWN = 10
@@ -42,12 +45,18 @@ _SHOWN = 10
 
 def started(study: Study) -> list[FrozenTrial]:
     """The trials that were begun, in order."""
-    return [trial for trial in study.get_trials(deepcopy=False) if trial.state in STATES]
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.state in STATES and BEYOND not in trial.user_attrs]
 
 
 def counted(study: Study) -> list[FrozenTrial]:
     """The trials that came to an end of their own, and not by an interruption."""
-    return [trial for trial in started(study) if state_of(trial) != INTERRUPTED]
+    return [trial for trial in started(study) if state_of(trial) not in (INTERRUPTED, RUNNING)]
+
+
+def running(study: Study) -> list[FrozenTrial]:
+    """The trials that run now, in any worker."""
+    return [trial for trial in started(study) if state_of(trial) == RUNNING]
 
 
 def state_of(trial: FrozenTrial) -> str:

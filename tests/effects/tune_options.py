@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
+import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,6 +103,40 @@ def _(lab, option):
         own = dict(word.split("=") for word in (d.suggest(trial) for d in dimensions.values()))
         assert 64 <= int(own["model.hidden_size"]) <= 600
         assert 1e-4 <= float(own["optimizer.lr"]) <= 1e-2
+
+
+@row.changes(
+    ["tune/default.storage", "tune/default.study"], "where the trials are, and by which name"
+)
+def _(lab, tmp_path):
+    words = [*lab.base("molecules"), "optimizer.lr=0.1,0.2,0.3", "tune.trials=1"]
+    base = f"sqlite:///{tmp_path}/base.db"
+    place = "graphfold.studies.tune_study"
+    with mock.patch(f"{place}.run_trial", trial_of), mock.patch(f"{place}.Study._config"):
+        for name in ("first", "second"):
+            words += [f"hydra.run.dir={tmp_path}/{name}", f"tune.study={name}"]
+            code, _, errors = lab.command("tune", *words, f"tune.storage={base}")
+            assert code == 0, errors
+    assert sorted(optuna.get_all_study_names(base)) == ["first", "second"]
+    assert not (tmp_path / "first" / "study.db").exists()
+
+
+@row.changes("tune/default.heartbeat", "how long a worker may be silent")
+def _(lab, tmp_path):
+    given = {"trials": 1, "startup_trials": 1, "prune": False, "warmup_epochs": 0, "seed": 1}
+    base = f"sqlite:///{tmp_path}/base.db"
+    made = Search([], None, FEW, **given, monitor="val/rmse", direction="min", storage=base)
+    for seconds in (1, 60):
+        search = dataclasses.replace(made, study=str(seconds), heartbeat=seconds)
+        study = Study(TuneFolder(tmp_path), search, [*read_space(FEW)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            silent = study.study.ask()
+            study.study._storage.record_heartbeat(silent._trial_id)
+        time.sleep(3.5 if seconds == 1 else 0)
+        study._wait()
+        states = [trial.state.name for trial in study.study.get_trials()]
+        assert states == (["FAIL"] if seconds == 1 else ["RUNNING"])
 
 
 @row.changes("tune/default.prune", "whether trainings that fall behind are stopped")
