@@ -236,7 +236,8 @@ def start_run(
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
     warn_of_batch_dependence(first.model, data.select(data.split.train[:LOOKED_AT], encoded=True))
-    check_measured(first.model, data.chunks("train", encoded=True))
+    of_graphs = first.model.head.level == "graph"
+    check_measured(first.model, data.chunks("train", encoded=True, facts=of_graphs))
     begins_anew = trusted is not None
     with nullcontext() if begins_anew else folder.lock():
         if is_first():

@@ -16,6 +16,7 @@ from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.features.feature_spec import FeatureSpec
+from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Bytes of packed data beyond which records are read from the disk batch by batch.
 LARGE = 1 << 27
+
+#: Records whose columns of whole graphs are looked at together, in a large corpus.
+FACTS_CHUNK = 1 << 16
 
 
 class DataModule:
@@ -80,6 +84,7 @@ class DataModule:
         self._is_prepared = False
         self._stored: StoredGraphs | None = None  # of a large corpus
         self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
+        self._hashes: Tensor | None = None
 
     def prepare(self, state: Mapping[str, Any] | None = None) -> None:
         """Reads and splits the records, and learns the feature spec. Does nothing the second time.
@@ -106,7 +111,7 @@ class DataModule:
             self.split = replace(split, files=self.files)
             _check_weights(dag, self.split.train)
             self.spec = FeatureSpec.fit(
-                self._chunks(dag, self.split.train),
+                self._chunks(dag, self.split.train, not FeatureSpec.learns_of_nodes(dag.schema)),
                 settings.min_count,
                 settings.max_vocabulary,
                 settings.lowercase,
@@ -213,8 +218,30 @@ class DataModule:
         dag = self._stored.select(numbers)
         return self.spec.encode(dag) if encoded else dag
 
-    def chunks(self, part: str | None = None, encoded: bool = False) -> Iterator[TypedDAG]:
+    @property
+    def hashes(self) -> Tensor:
+        """[num_records] int64 the hash of each record's graph, see `hash_graphs`; made once.
+
+        Raises:
+            DataError: if `prepare` was not called.
+        """
+        if self._hashes is None:
+            hashes, first = torch.empty(self.facts.num_graphs, dtype=torch.int64), 0
+            for chunk in self.chunks():
+                hashes[first : first + chunk.num_graphs] = hash_graphs(chunk)
+                first += chunk.num_graphs
+            self._hashes = hashes
+        return self._hashes
+
+    def chunks(
+        self, part: str | None = None, encoded: bool = False, facts: bool = False
+    ) -> Iterator[TypedDAG]:
         """All records, or those of a part, in order; of a large corpus a few at a time.
+
+        Args:
+            part: train, val or test; None for all records.
+            encoded: whether they have vocabulary ids in place of strings.
+            facts: whether those of a large corpus may come without their nodes.
 
         Raises:
             ConfigError: if there is no such part.
@@ -225,7 +252,7 @@ class DataModule:
             yield dag
             return
         numbers = torch.arange(dag.num_graphs) if part is None else self.split.part(part)
-        for chunk in self._chunks(dag, numbers):
+        for chunk in self._chunks(dag, numbers, facts):
             yield self.spec.encode(chunk) if encoded and self._stored is not None else chunk
 
     def num_rows(self, space: str) -> Tensor:
@@ -326,7 +353,7 @@ class DataModule:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
-        return {**self.__dict__, "_dags": None, "_vectors": None, "_stored": None}
+        return {**self.__dict__, "_dags": None, "_vectors": None, "_stored": None, "_hashes": None}
 
     def _load(self) -> tuple[TypedDAG, TypedDAG]:
         """All records, as read and encoded."""
@@ -342,9 +369,11 @@ class DataModule:
         """The records encoded; those of a large corpus are when they are read."""
         return dag if self._stored is not None else self.spec.encode(dag, self.cache_dir)
 
-    def _chunks(self, dag: TypedDAG, numbers: Tensor) -> Iterator[TypedDAG]:
+    def _chunks(self, dag: TypedDAG, numbers: Tensor, facts: bool) -> Iterator[TypedDAG]:
         if self._stored is None:
             return iter([select(dag, numbers)])
+        if facts:
+            return (select(dag, some) for some in torch.split(numbers, FACTS_CHUNK))
         chunks = self._stored.chunks(numbers)
         return chunks if len(numbers) else iter([self._stored.select([])])
 

@@ -17,7 +17,6 @@ import torch
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
-from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
@@ -328,8 +327,7 @@ def _score_parts(
 
 def _score_new(trained: TrainedModel, data: DataModule) -> tuple[Metrics, dict[str, EvalRows]]:
     metrics, rows = score_part(trained, data, "test")
-    hashes = torch.cat([hash_graphs(part) for part in data.chunks()])
-    is_seen = torch.isin(hashes, trained.checkpoint.training_records)
+    is_seen = torch.isin(data.hashes, trained.checkpoint.training_records)
     unseen = trained.metrics(rows.at(~is_seen))
     metrics["test/overlap"] = int(is_seen.sum())
     for name, value in unseen.items():

@@ -11,6 +11,7 @@ import torch
 from training.tiny_runs import bracket_tree, listops, train
 
 from graphfold.datasets import DataModule, data_module
+from graphfold.datasets.storage import graph_file
 from graphfold.training.run.checkpoint import Checkpoint
 
 MORE = ["data.num_workers=0", "trainer.max_epochs=2"]
@@ -63,6 +64,8 @@ def test_a_run_from_the_disk_is_that_from_memory(
     words = [*words_of(kind, tmp_path), *MORE]
     here = train(tmp_path / "here", *words)
     monkeypatch.setattr(data_module, "LARGE", 0)
+    monkeypatch.setattr(data_module, "FACTS_CHUNK", 7)
+    monkeypatch.setattr(graph_file, "CHUNK", 9)
     with monkeypatch.context() as forbidden:
         if kind != "degrees":
             forbidden.setattr(data_module.StoredGraphs, "whole", _must_not_be_called)
@@ -74,6 +77,37 @@ def test_a_run_from_the_disk_is_that_from_memory(
     assert torch.equal(first.training_records, second.training_records)
     assert first.spec == second.spec
     assert first.split == second.split
+
+
+def test_each_graph_is_read_once_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DataModule(
+        adapter="smiles",
+        path=write_molecules(tmp_path),
+        cache_dir=str(tmp_path / "cache"),
+        num_workers=0,
+        target_columns=["y"],
+        directed_bonds=True,
+    )
+    select, counts = graph_file.StoredGraphs.select, list[int]()
+
+    def counted(self: Any, graphs: Any) -> Any:
+        counts.append(len(graphs))
+        return select(self, graphs)
+
+    monkeypatch.setattr(data_module, "LARGE", 0)
+    monkeypatch.setattr(data_module, "FACTS_CHUNK", 50)
+    monkeypatch.setattr(graph_file.StoredGraphs, "select", counted)
+    data.prepare()  # splits and scales
+    facts = [*data.chunks("train", encoded=True, facts=True)]
+    assert sum(counts) == 0
+    assert torch.equal(data.hashes, data.hashes)
+    assert sum(counts) == 120
+    whole = data.encoded("train")
+    assert len(facts) == 2
+    targets = torch.cat([part.graph_column("y") for part in facts])
+    assert torch.equal(targets, whole.graph_column("y"))
 
 
 def _must_not_be_called(*_: object) -> None:

@@ -143,6 +143,13 @@ class FeatureSpec:
     _known: dict[Key, tuple[Sequence[str], Tensor]] = field(default_factory=dict, init=False)
 
     @staticmethod
+    def learns_of_nodes(schema: Schema) -> bool:
+        """True if `fit` looks at more than the columns of whole graphs."""
+        of_nodes = [column for space, column in _targets(schema) if space != "graph"]
+        is_float = any(column.torch_dtype.is_floating_point for column in of_nodes)
+        return is_float or bool(_string_features(schema))
+
+    @staticmethod
     def fit(
         train: TypedDAG | Iterable[TypedDAG],
         min_count: int = 1,

@@ -146,47 +146,47 @@ def _hash_text(text: str) -> np.uint64:
 _SHOWN = 3
 
 
-def repeated_molecules(dag: TypedDAG | Iterable[TypedDAG]) -> list[list[int]]:
+def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
     """The records of each molecule that more than one record holds.
 
     Molecules are the same if their canonical SMILES are. These take long, so they are made only
     where graphs have the same hash: a molecule has one, however it is written.
 
     Args:
-        dag: the records, as read, a large corpus in pieces; what is no molecule gives nothing.
+        dag: the records, as read; what is no molecule gives nothing.
 
     Returns:
         Increasing record numbers, two or more in each list.
     """
-    return [records for records, _ in _repeated(dag)]
+    if not has_molecules(dag):
+        return []
+    return [records for records, _ in _repeated(dag, hash_graphs(dag))]
 
 
-def _repeated(dag: TypedDAG | Iterable[TypedDAG]) -> list[tuple[list[int], str]]:
+def has_molecules(dag: TypedDAG) -> bool:
+    """True if the records are molecules: they have a SMILES."""
+    return ("graph", "smiles") in dag.dictionaries
+
+
+def _repeated(facts: TypedDAG, hashes: Tensor) -> list[tuple[list[int], str]]:
     """The records of each repeated molecule, and its SMILES in the first of them."""
-    hashes, codes = [], []
-    words: Sequence[str] = ()
-    for part in [dag] if isinstance(dag, TypedDAG) else dag:
-        if ("graph", "smiles") not in part.dictionaries:
-            return []
-        hashes.append(hash_graphs(part))
-        codes.append(part.graph_column("smiles"))
-        words = part.dictionaries["graph", "smiles"]
-    code = torch.cat(codes)
     from graphfold.datasets.molecules.molecule import canonical_smiles
 
+    code, words = facts.graph_column("smiles"), facts.dictionaries["graph", "smiles"]
     found = []
-    for records in _equal(torch.cat(hashes)):
+    for records in _equal(hashes):
         smiles = [words[k] if k >= 0 else "" for k in code[records].tolist()]
         first = dict(zip(records, smiles, strict=True))
         found += [(same, first[same[0]]) for same in _groups(canonical_smiles(smiles), records)]
     return found
 
 
-def describe_leak(dag: TypedDAG | Iterable[TypedDAG], split: Split) -> str | None:
+def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
     """Counts and names the molecules that are in train and in val or test as well.
 
     Args:
-        dag: the records, as read, a large corpus in pieces.
+        facts: the records, molecules, as read; their nodes need not be there.
+        hashes: [num_records] of their graphs, see `hash_graphs`.
         split: of the records.
 
     Returns:
@@ -194,7 +194,9 @@ def describe_leak(dag: TypedDAG | Iterable[TypedDAG], split: Split) -> str | Non
     """
     is_train = torch.zeros(sum(split.sizes().values()), dtype=torch.bool)
     is_train[split.train] = True
-    repeated = [(same, smiles, int(is_train[same].sum())) for same, smiles in _repeated(dag)]
+    repeated = [
+        (same, smiles, int(is_train[same].sum())) for same, smiles in _repeated(facts, hashes)
+    ]
     shared = [(same, smiles, count) for same, smiles, count in repeated if 0 < count < len(same)]
     if not shared:
         return None
@@ -211,10 +213,12 @@ def describe_leak(dag: TypedDAG | Iterable[TypedDAG], split: Split) -> str | Non
 def _equal(hashes: Tensor) -> list[list[int]]:
     """The increasing positions of each number that occurs more than once, by the first of them."""
     values, order = hashes.sort(stable=True)
-    bounds = torch.nonzero(values.diff()).view(-1) + 1
-    counts = torch.diff(bounds, prepend=bounds.new_zeros(1), append=bounds.new_tensor([len(order)]))
-    many = order[(counts > 1).repeat_interleave(counts)]
-    parts = np.split(many.numpy(), counts[counts > 1].cumsum(0).numpy())
+    same = values[1:] == values[:-1]
+    is_repeated = torch.zeros(len(values), dtype=torch.bool)
+    is_repeated[1:] |= same
+    is_repeated[:-1] |= same
+    begins = np.flatnonzero(values[is_repeated].diff().numpy()) + 1
+    parts = np.split(order[is_repeated].numpy(), begins)
     return sorted(part.tolist() for part in parts if len(part))
 
 

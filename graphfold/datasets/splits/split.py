@@ -46,7 +46,7 @@ class Split:
             notes: what the user should know of that.
         """
         train, val, test = (
-            torch.as_tensor(part, dtype=torch.int64).sort().values for part in parts
+            torch.from_numpy(np.sort(np.asarray(part, dtype=np.int64))) for part in parts
         )
         return Split(train, val, test, method, notes=tuple(notes))
 

@@ -20,7 +20,7 @@ from graphfold.batching import Network, States
 from graphfold.blocks.layers import FC
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.inspection.graph_hash import describe_leak
+from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
 from graphfold.errors import DataError
 from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
@@ -31,7 +31,9 @@ from graphfold.training.process.process import capture_generators, restore_gener
 
 def warn_of_leak(data: DataModule) -> None:
     """Warns of molecules that are in train and held out as well; the report will say so, too."""
-    leak = describe_leak(data.chunks(), data.split)
+    if not has_molecules(data.facts):
+        return
+    leak = describe_leak(data.facts, data.hashes, data.split)
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
@@ -44,7 +46,8 @@ def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
 
     Args:
         model: the model.
-        train: the training part, encoded, piece by piece.
+        train: the training part, encoded, piece by piece; where graphs have targets, their nodes
+            need not be there.
 
     Raises:
         DataError: if no target has one.

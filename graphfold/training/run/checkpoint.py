@@ -24,7 +24,6 @@ import yaml
 from torch import Tensor
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.errors import CheckpointError
 from graphfold.options import is_number
 from graphfold.training.config.model import own_options
@@ -289,6 +288,6 @@ def common_checkpoint(config: TrainingConfig, data: DataModule, member: int) -> 
         split=split_without_places(state["split"]),
         packages=named_packages(config.mapping),
         state_dict={},
-        training_records=torch.cat([hash_graphs(part) for part in data.chunks("train")]),
+        training_records=data.hashes[data.split.train],
         progress={"member": member},
     )

@@ -11,7 +11,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.check import check_data
-from graphfold.datasets.inspection.graph_hash import describe_leak, repeated_molecules
+from graphfold.datasets.inspection.graph_hash import describe_leak, hash_graphs, repeated_molecules
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.splits.split import Split
 
@@ -35,12 +35,17 @@ def test_a_molecule_is_known_however_it_is_written(
 
 def test_a_leak_is_counted_and_named(tmp_path: Path) -> None:
     dag = read(tmp_path)
-    leak = describe_leak(dag, Split.of_parts([[0, 1, 2], [3, 4], [5, 6]], "random"))
+    leak = describe_leak(
+        dag, hash_graphs(dag), Split.of_parts([[0, 1, 2], [3, 4], [5, 6]], "random")
+    )
     assert leak is not None
     assert leak.startswith("3 records of val or test hold molecules that train has too")
     assert "model: CCO, C[C@H](N)O. Keep" in leak
     # Together in one part, or in val and test alone, they do no harm.
-    assert describe_leak(dag, Split.of_parts([[0, 3, 5, 2], [1], [4, 6]], "random")) is None
+    assert (
+        describe_leak(dag, hash_graphs(dag), Split.of_parts([[0, 3, 5, 2], [1], [4, 6]], "random"))
+        is None
+    )
 
 
 def test_the_hash_misses_no_molecule_of_a_corpus(data_root: Path, tmp_path: Path) -> None:
