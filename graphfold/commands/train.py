@@ -149,8 +149,11 @@ class TrainingJob:
 
     def _train(self, config: DictConfig, hydra: DictConfig, folder: Path) -> int:
         from graphfold.training.config.compose import finish
+        from graphfold.training.process.launch import is_first
 
         composed = finish(config, hydra, self.overrides, folder)
+        if composed.config.resume is None and hydra.mode.name != "MULTIRUN" and is_first():
+            print(_choices(hydra), flush=True)  # before torch and the data, which take seconds
         data = check(composed.config, self.trusted)
         with loading():
             from graphfold.recipe import train_command
@@ -167,6 +170,14 @@ class TrainingJob:
                 if self._train(config, hydra, folder):
                     sys.exit(1)  # interrupted: so are the others
             return record.value
+
+
+def _choices(hydra: DictConfig) -> str:
+    """What a run is made of, in the words that choose it."""
+    chosen = hydra.runtime.choices
+    return " ".join(
+        f"{group}={chosen[group]}" for group in ("experiment", "data", "model") if chosen.get(group)
+    )
 
 
 def _train_once(job: TrainingJob, sources: Sources) -> int:

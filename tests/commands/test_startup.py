@@ -46,6 +46,31 @@ def test_a_wrong_override_is_told_before_torch_is_loaded(words: str) -> None:
     assert loaded(("torch", "rdkit", *LARGE), *words.split()) == (2, [])
 
 
+FIRST_LINE = """
+import io, sys
+from graphfold.cli import main
+
+class Noting(io.StringIO):
+    def write(self, text):
+        if not self.getvalue():
+            sys.stderr.write(f"torch: {'torch' in sys.modules}\\n")
+        return super().write(text)
+
+sys.stdout = Noting()
+main(sys.argv[1:])
+sys.stderr.write(sys.stdout.getvalue())
+"""
+
+
+def test_a_training_says_what_it_is_made_of_before_torch_is_loaded() -> None:
+    words = ["train", "experiment=esol_gcn", "model=gine", "data.root=/nowhere"]
+    command = [sys.executable, "-c", FIRST_LINE, *words]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    assert lines[0] == "torch: False"
+    assert lines[-1] == "experiment=esol_gcn data=esol model=gine"
+    assert "/nowhere" in lines[1]
+
+
 def test_wrong_options_and_absent_files_and_columns_need_no_lightning(tmp_path: Path) -> None:
     table = write_molecules(tmp_path / "m.csv")
     words = ["train", "data=smiles", f"data.path={table}"]
