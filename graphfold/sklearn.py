@@ -252,7 +252,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if isinstance(rows[0], Mapping):
             columns = {str(key): [row.get(key) for row in rows] for key in rows[0]}
         molecules = columns.get(name, rows)
-        return {**columns, name: _each(molecules, lambda item: read(item).content.smiles)}
+        return {**columns, name: _each(molecules, lambda item: read(item).content.text)}
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]

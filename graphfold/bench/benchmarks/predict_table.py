@@ -50,7 +50,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     own = ["experiment=lipophilicity_dmpnn"]
     data = load_data([*own, *settings.overrides], settings.config_dir)
     _, _, records = open_records("dmpnn", settings)
-    smiles = list(islice(cycle(record.content.smiles for record in records), NUM_RECORDS))
+    smiles = list(islice(cycle(record.content.text for record in records), NUM_RECORDS))
     with tempfile.TemporaryDirectory() as folder:
         table, output = Path(folder) / "table.csv", Path(folder) / "predicted.csv"
         write_table(table, smiles)

@@ -77,7 +77,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     for model in MODELS:
         adapter, path, records = open_records(model, settings)
         extra = {"directed_bonds": "yes" if adapter.graphs.directed_bonds else "no"}
-        smiles = [record.content.smiles for record in records]
+        smiles = [record.content.text for record in records]
         for _, batch_size in settings.sizes([0], BATCH_SIZES):
             chunks = [records[i : i + batch_size] for i in range(0, len(records), batch_size)]
             variants = make_variants(adapter, path, chunks)
@@ -87,7 +87,7 @@ def rows(settings: Settings) -> Iterator[Row]:
                 "rdkit_parser": partial(parse_alone, smiles),
             }
             if has_chemprop():
-                texts = [[record.content.smiles for record in chunk] for chunk in chunks]
+                texts = [[record.content.text for record in chunk] for chunk in chunks]
                 functions["chemprop"] = partial(read_with_chemprop, texts)
             works = {name: Work(function, len(records)) for name, function in functions.items()}
             yield from measure((settings.row("reading", batch_size, 0, "read", extra=extra), works))

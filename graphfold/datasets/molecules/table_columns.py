@@ -1,6 +1,6 @@
-"""The columns of a table of molecules, and what their cells say.
+"""The columns of a table of records, most often molecules, and what their cells say.
 
-`MoleculeColumns` reads the cells of a row, `ListTarget` a cell with a value for each atom or bond;
+`RecordColumns` reads the cells of a row, `ListTarget` a cell with a value for each atom or bond;
 `OpenTargets` are target columns by a pattern, which the files make a list of names.
 """
 
@@ -78,11 +78,11 @@ class ListTarget:
         return [self.target.parse("" if value is None else str(value)) for value in values]
 
 
-class MoleculeRow(NamedTuple):
+class RecordRow(NamedTuple):
     """The cells of one row of a table that are read.
 
     Args:
-        smiles: the SMILES cell.
+        text: the cell of the record itself: a SMILES, or the text of a tree.
         targets: the cells of the targets, in their order, then that of the weight, if there is one;
             empty where no targets are read.
         fault: what is wrong with the form of the row, if anything is.
@@ -91,7 +91,7 @@ class MoleculeRow(NamedTuple):
         list_targets: the cells of the targets of atoms or bonds, in their order.
     """
 
-    smiles: str
+    text: str
     targets: tuple[str, ...] = ()
     fault: str | None = None
     inputs: tuple[str, ...] = ()
@@ -100,14 +100,14 @@ class MoleculeRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MoleculeColumns:
-    """The columns of a table that are read, each for what it says of a molecule.
+class RecordColumns:
+    """The columns of a table that are read, each for what it says of a record.
 
     Args:
-        smiles: the name of the column of SMILES, where the kind of table does not say it; of
-            records of another kind, that of their texts.
-        targets: targets of molecules.
-        list_targets: targets of their atoms, or of their bonds.
+        text: the name of the column of SMILES, where the kind of table does not say it; of records
+            of another kind, that of their texts.
+        targets: targets of whole records.
+        list_targets: targets of the atoms of molecules, or of their bonds.
         weight: how many records each record counts for.
         inputs: numbers that models read.
         split: the name of the column that says train, val or test; None for none.
@@ -117,7 +117,7 @@ class MoleculeColumns:
         ConfigError: if a column is asked for twice.
     """
 
-    smiles: str
+    text: str
     targets: tuple[TableTarget, ...] = ()
     list_targets: tuple[ListTarget, ...] = ()
     weight: TableWeight | None = None
@@ -127,7 +127,7 @@ class MoleculeColumns:
 
     def __post_init__(self) -> None:
         others = (*self.measured, *self.list_targets, *self.inputs)
-        names = [self.smiles, self.split, *(item.name for item in others)]
+        names = [self.text, self.split, *(item.name for item in others)]
         repeated = sorted({name for name in names if name is not None and names.count(name) > 1})
         if repeated:
             raise ConfigError(
@@ -137,7 +137,7 @@ class MoleculeColumns:
                 columns=repeated,
             )
 
-    def without_targets(self) -> MoleculeColumns:
+    def without_targets(self) -> RecordColumns:
         """The columns that prediction reads."""
         return replace(self, targets=(), list_targets=(), weight=None, split=None)
 
@@ -145,11 +145,11 @@ class MoleculeColumns:
     def names(self) -> set[str]:
         """The names of the columns, whatever they are for."""
         others = (*self.measured, *self.list_targets, *self.inputs)
-        return {self.smiles, *_names(others), *([] if self.split is None else [self.split])}
+        return {self.text, *_names(others), *([] if self.split is None else [self.split])}
 
     @cached_property
     def measured(self) -> tuple[TableTarget | TableWeight, ...]:
-        """Targets, and the weight if there is one, as `MoleculeRow.targets` has their cells."""
+        """Targets, and the weight if there is one, as `RecordRow.targets` has their cells."""
         return self.targets if self.weight is None else (*self.targets, self.weight)
 
     @property
@@ -164,12 +164,12 @@ class MoleculeColumns:
         return (*bounds, *(() if self.split is None else (Column(PART, "string"),)))
 
     def records(self, table: Table) -> Iterator[Record]:
-        """One record for each row; `content` is a `MoleculeRow`.
+        """One record for each row; `content` is a `RecordRow`.
 
         Raises:
             DataError: if the table lacks a column.
         """
-        (smiles,) = table.find([table.smiles_column or self.smiles], f"data.{self.option}")
+        (text,) = table.find([table.smiles_column or self.text], f"data.{self.option}")
         targets = table.find(_names(self.targets), "data.target_columns")
         if self.weight is not None:
             targets += table.find([self.weight.name], "data.weight_column")
@@ -179,8 +179,8 @@ class MoleculeColumns:
         if self.split is not None:
             (part,) = table.find([self.split], "data.split_column")
         for line, cells, fault in table.rows():
-            row = MoleculeRow(
-                cells[smiles],
+            row = RecordRow(
+                cells[text],
                 tuple(cells[index] for index in targets),
                 fault,
                 tuple(cells[index] for index in inputs),
@@ -215,7 +215,7 @@ class MoleculeColumns:
                     break
         return {name: sorted(texts) for name, texts in cells.items() if len(texts) > 1}
 
-    def values(self, row: MoleculeRow) -> dict[str, float | int | None]:
+    def values(self, row: RecordRow) -> dict[str, float | int | None]:
         """The columns of targets and weight.
 
         Raises:
@@ -229,7 +229,7 @@ class MoleculeColumns:
             raise LeftOut(f"no target is measured ({names})")
         return values
 
-    def input_values(self, row: MoleculeRow) -> dict[str, float | str | None]:
+    def input_values(self, row: RecordRow) -> dict[str, float | str | None]:
         """The columns that are inputs, and the part.
 
         Raises:
@@ -243,7 +243,7 @@ class MoleculeColumns:
             found[PART] = read_part(row.part, str(self.split))
         return found
 
-    def list_values(self, row: MoleculeRow, number: int) -> dict[str, list[Any]]:
+    def list_values(self, row: RecordRow, number: int) -> dict[str, list[Any]]:
         """Target -> its values of so many atoms or bonds.
 
         Raises:
@@ -263,12 +263,12 @@ class MoleculeColumns:
         Raises:
             DataError: if it lacks one.
         """
-        wanted = [self.smiles, *_names(self.inputs)]
+        wanted = [self.text, *_names(self.inputs)]
         for name in wanted:
             if name not in names:
                 remedy = (
                     f"Rename the column, or load the model with {self.option}='...'."
-                    if name == self.smiles
+                    if name == self.text
                     else "Add the column."
                 )
                 raise DataError(
@@ -288,7 +288,7 @@ class MoleculeColumns:
         """
         if not self.inputs:
             return item, ()
-        names = (self.smiles, *_names(self.inputs))
+        names = (self.text, *_names(self.inputs))
         if not isinstance(item, Mapping) or any(name not in item for name in names):
             remedy = f"Give a dict with {', '.join(map(repr, names))}."
             raise RecordError(f"{item!r} lacks inputs of the model", remedy)
@@ -321,7 +321,7 @@ class OpenTargets:
     ignored: tuple[str, ...]
 
     def find(
-        self, tables: Iterable[Table], columns: MoleculeColumns, named: Collection[str]
+        self, tables: Iterable[Table], columns: RecordColumns, named: Collection[str]
     ) -> list[str]:
         """The names of the columns of the first table that are targets, in its order.
 
@@ -336,7 +336,7 @@ class OpenTargets:
         tables = list(tables)
         first = tables[0]
         first.find([name for name in self.ignored if "*" not in name], "data.ignore_columns")
-        used = {first.smiles_column or columns.smiles, first.name_column, *columns.names}
+        used = {first.smiles_column or columns.text, first.name_column, *columns.names}
         found = [
             name
             for name in first.columns

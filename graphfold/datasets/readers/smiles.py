@@ -31,8 +31,8 @@ from graphfold.datasets.molecules.molecule import read_in_silence, silence
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
 from graphfold.datasets.molecules.table_columns import (
     ListTarget,
-    MoleculeColumns,
-    MoleculeRow,
+    RecordColumns,
+    RecordRow,
     open_targets,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, shortened
@@ -129,32 +129,17 @@ class SmilesAdapter(Adapter):
     ) -> None:
         self.open_targets = open_targets(target_columns, listed(ignore_columns))
         names = () if self.open_targets is not None else listed(target_columns)
-        of_atoms = listed(atom_target_columns)
-        of_bonds = listed(bond_target_columns)
-        targets = (*names, *of_atoms, *of_bonds)
+        of_atoms, of_bonds = listed(atom_target_columns), listed(bond_target_columns)
         self.positive, self.task = positive, task
-        if self.open_targets is None:
-            refuse_unknown_targets(positive, targets)
-        if positive is not None and task != "classification":
-            raise ConfigError(
-                "data.positive is for classes. Leave it out, or set data.task=classification."
-            )
-        cells = {
-            name: positive_last(names, positive, name)
-            for name, names in checked_class_names(
-                class_names or {}, targets if self.open_targets is None else None
-            ).items()
-        }
-        for name in targets:
-            if num_classes in (None, 2) and positive_of(positive, name) == "0":
-                cells.setdefault(name, ("1", "0"))
-        self.classes = cells  # target -> the names of its classes
+        self.classes = self._find_classes(
+            class_names or {}, (*names, *of_atoms, *of_bonds), num_classes
+        )
 
         def target(name: str) -> TableTarget:
-            unit, own = (units or {}).get(name), cells.get(name, ())
+            unit, own = (units or {}).get(name), self.classes.get(name, ())
             return TableTarget(name, task, num_classes, unit, own, bounded_targets)
 
-        self.columns = MoleculeColumns(
+        self.columns = RecordColumns(
             smiles_column,
             targets=tuple(map(target, names)),
             list_targets=(
@@ -180,7 +165,34 @@ class SmilesAdapter(Adapter):
         if self.columns.list_targets:
             _check_list_targets(self, bounded_targets)
         self.libraries = ("rdkit", *self.graphs.features.libraries)
-        self.schema = Schema(
+        self.schema = self._make_schema()
+
+    def _find_classes(
+        self, given: Mapping[str, Sequence[str]], targets: Sequence[str], num_classes: int | None
+    ) -> dict[str, tuple[str, ...]]:
+        """Target -> the names of its classes, the positive one last, as far as they are known.
+
+        Raises:
+            ConfigError: if names or the positive class are of no target, or there are no classes.
+        """
+        known = targets if self.open_targets is None else None
+        if known is not None:
+            refuse_unknown_targets(self.positive, known)
+        if self.positive is not None and self.task != "classification":
+            raise ConfigError(
+                "data.positive is for classes. Leave it out, or set data.task=classification."
+            )
+        found = {
+            name: positive_last(classes, self.positive, name)
+            for name, classes in checked_class_names(given, known).items()
+        }
+        for name in targets:
+            if num_classes in (None, 2) and positive_of(self.positive, name) == "0":
+                found.setdefault(name, ("1", "0"))
+        return found
+
+    def _make_schema(self) -> Schema:
+        return Schema(
             types=self.graphs.types,
             inputs=self.graphs.inputs,
             relations=self.graphs.relations,
@@ -262,14 +274,14 @@ class SmilesAdapter(Adapter):
         if not isinstance(item, str):
             remedy = "Give a SMILES or an RDKit molecule."
             raise RecordError(f"{item!r} is no molecule", remedy)
-        return Record(1, MoleculeRow(item, inputs=cells))
+        return Record(1, RecordRow(item, inputs=cells))
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str]:
         """The column of SMILES or molecules, and `extra_columns`."""
         return self.columns.find_items(names)
 
     def records(self, path: Path) -> Iterator[Record]:
-        """One record for each row of the table; `content` is a `MoleculeRow`."""
+        """One record for each row of the table; `content` is a `RecordRow`."""
         yield from self.columns.records(self.open_table(path))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
@@ -299,7 +311,7 @@ class SmilesAdapter(Adapter):
 
     def _add(self, record: Record, chunk: MoleculeChunk) -> None:
         """Adds the molecule of a row; within `silence`."""
-        row: MoleculeRow = record.content
+        row: RecordRow = record.content
         if self.open_targets is not None and self.reads_targets:
             raise ConfigError(
                 f"the files decide what target_columns={self.open_targets.pattern} is. Set "
@@ -309,7 +321,7 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
-        smiles = row.smiles.strip()
+        smiles = row.text.strip()
         self._refuse_long(smiles)
         molecule = read_in_silence(smiles, self.explicit_hydrogens, self.computes_more)
         columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}

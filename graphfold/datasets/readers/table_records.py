@@ -23,7 +23,7 @@ from graphfold.datasets.files.table_columns import (
     listed,
 )
 from graphfold.datasets.files.tables import open_table
-from graphfold.datasets.molecules.table_columns import MoleculeColumns, MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordColumns, RecordRow
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.errors import ConfigError, RecordError
 
@@ -32,7 +32,7 @@ from graphfold.errors import ConfigError, RecordError
 class _Cut:
     """A row: its record as the adapter of its kind has it, and the cells of its values."""
 
-    row: MoleculeRow
+    row: RecordRow
     record: Record | None = None  # of an item from Python, which is no cell
 
 
@@ -83,7 +83,7 @@ class TableAdapter(Adapter):
                 "as brackets or json."
             )
         self.classes = checked_class_names(class_names or {}, names)
-        self.columns = MoleculeColumns(
+        self.columns = RecordColumns(
             record_column,
             targets=tuple(
                 TableTarget(name, task, num_classes, class_names=self.classes.get(name, ()))
@@ -121,7 +121,7 @@ class TableAdapter(Adapter):
                 with texts.open("w", encoding="utf-8") as file:
                     for path in paths:
                         rows = (record.content.row for record in self.records(path))
-                        file.writelines(f"{row.smiles}\n\n" for row in rows if row.fault is None)
+                        file.writelines(f"{row.text}\n\n" for row in rows if row.fault is None)
                 inferred = self.inner.infer_options([texts])
             if inferred:
                 found["options"] = {**self.options, **inferred}
@@ -148,12 +148,12 @@ class TableAdapter(Adapter):
 
     def record_of(self, item: Any) -> Record:
         """A record as its own adapter takes it: a text, or an object."""
-        return Record(1, _Cut(MoleculeRow(""), self.inner.record_of(item)))
+        return Record(1, _Cut(RecordRow(""), self.inner.record_of(item)))
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str] | None:
         """The column of the records, where there is one; else what their adapter reads."""
-        if self.columns.smiles in names:
-            return [self.columns.smiles]
+        if self.columns.text in names:
+            return [self.columns.text]
         return self.inner.item_columns(names)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
@@ -190,12 +190,12 @@ class TableAdapter(Adapter):
         values: dict[int, dict[str, Any]],
     ) -> RecordError | None:
         """Adds the record of a row as its own adapter has it, and its values; or says why not."""
-        row: MoleculeRow = record.content.row
+        row: RecordRow = record.content.row
         if record.fault is not None or row.fault is not None:
             return record.fault or RecordError(str(row.fault))
         try:
             of_row = {**self.columns.values(row), **self.columns.input_values(row)}
-            inner = record.content.record or self.inner.record_of(row.smiles)
+            inner = record.content.record or self.inner.record_of(row.text)
         except RecordError as error:
             return error
         cut[position], values[position] = replace(inner, line=record.line), of_row

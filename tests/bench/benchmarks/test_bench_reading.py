@@ -9,11 +9,11 @@ import pytest
 from graphfold.bench.benchmarks.reading import OneByOne, make_variants, require_equal
 from graphfold.dag import collate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 
 RECORDS = [
-    Record(line, MoleculeRow(smiles))
+    Record(line, RecordRow(smiles))
     for line, smiles in enumerate(("CCO", "bad", "C[C@H](O)N", "F/C=C/F", "c1ccccc1"), start=1)
 ]
 

@@ -71,7 +71,7 @@ def test_mol_files(folder: Path) -> None:
     data = DataModule(adapter="smiles", path=str(folder / "*.mol"))
     found = data.source.files(folder, folder)
     adapter = data.source.spec.make()
-    smiles = [record.content.smiles for file in found for record in adapter.records(file.path)]
+    smiles = [record.content.text for file in found for record in adapter.records(file.path)]
     assert smiles == ["CCN", "CCO"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
 
@@ -15,7 +15,7 @@ from graphfold.errors import RecordError
 def molecule(smiles: str) -> TypedDAG:
     adapter = SmilesAdapter(directed_bonds=True)
     builder = GraphBuilder(adapter.schema)
-    adapter.parse(Record(1, MoleculeRow(smiles)), builder)
+    adapter.parse(Record(1, RecordRow(smiles)), builder)
     dag = builder.build()
     validate(dag)
     return dag

@@ -15,7 +15,7 @@ from graphfold.dag import collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.molecules.features import codes, find_features, number, one_hot
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.carried import carry
@@ -65,7 +65,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def records(*smiles: str) -> list[Record]:
-    return [Record(line, MoleculeRow(text)) for line, text in enumerate(smiles, start=1)]
+    return [Record(line, RecordRow(text)) for line, text in enumerate(smiles, start=1)]
 
 
 def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) -> None:

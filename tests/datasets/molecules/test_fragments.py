@@ -20,7 +20,7 @@ from graphfold.datasets.molecules.fragments import (
     Fragment,
     fragment_trees,
 )
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 
 #: Chains and branches, salts and lone atoms, rings that are fused, spiro, bridged and caged, metals
@@ -55,7 +55,7 @@ def cut(smiles: str, option: str = "rings_and_paths") -> tuple[Chem.Mol, Cut]:
 def graph(smiles: str, option: str = "rings_and_paths") -> TypedDAG:
     adapter = SmilesAdapter(fragments=option)  # type: ignore[arg-type]
     builder = GraphBuilder(adapter.schema)
-    adapter.parse(Record(1, MoleculeRow(smiles)), builder)
+    adapter.parse(Record(1, RecordRow(smiles)), builder)
     dag = builder.build()
     validate(dag)
     return dag
@@ -238,7 +238,7 @@ def test_what_a_ring_has_in_common():
 def test_bonds_may_be_nodes_at_the_same_time():
     adapter = SmilesAdapter(directed_bonds=True, fragments="rings_and_paths")
     builder = GraphBuilder(adapter.schema)
-    adapter.parse(Record(1, MoleculeRow("C1CC1")), builder)
+    adapter.parse(Record(1, RecordRow("C1CC1")), builder)
     dag = builder.build()
     validate(dag)
     assert dag.num_nodes_by_type == [3, 6, 1, 1]

@@ -10,7 +10,7 @@ from rdkit import Chem
 
 from graphfold.datasets.adapter import ReadResult, Record, count_changed, read_records
 from graphfold.datasets.inspection.check import check_data
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
 
@@ -18,7 +18,7 @@ SALT, PLAIN = "CC(=O)[O-].[Na+]", "CCO"
 
 
 def read(*smiles: str, **options: Any) -> ReadResult:
-    records = [Record(line, MoleculeRow(text)) for line, text in enumerate(smiles, start=1)]
+    records = [Record(line, RecordRow(text)) for line, text in enumerate(smiles, start=1)]
     return read_records(SmilesAdapter(**options), Path("m.csv"), records, "skip")
 
 

@@ -21,7 +21,7 @@ from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.molecules import fact_table, graphs
 from graphfold.datasets.molecules.facts import cip_label
 from graphfold.datasets.molecules.molecule import read_molecule
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.carried import carry
@@ -195,7 +195,7 @@ def test_fewer_steps_give_the_same_molecules_of_all_corpora(data_root: Path, cou
 
 
 def records(smiles: list[str]) -> list[Record]:
-    return [Record(line, MoleculeRow(text)) for line, text in enumerate(smiles, start=1)]
+    return [Record(line, RecordRow(text)) for line, text in enumerate(smiles, start=1)]
 
 
 def check_all(smiles: list[str], directed_bonds: bool) -> None:

@@ -17,7 +17,7 @@ from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers import smiles as smiles_adapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -27,7 +27,7 @@ def molecule(smiles, **options):
     """The graph of one SMILES."""
     adapter = SmilesAdapter(**options)
     builder = GraphBuilder(adapter.schema)
-    adapter.parse(Record(1, MoleculeRow(smiles)), builder)
+    adapter.parse(Record(1, RecordRow(smiles)), builder)
     dag = builder.build()
     validate(dag)
     return dag
@@ -581,7 +581,7 @@ def test_hydrogens_of_qm7(data_root):
     implicit = read_records(SmilesAdapter(), path, records).dag
     is_hydrogen = explicit.features("atom")["element"] == 1
     merged = implicit.features("atom")["hydrogens"].long()
-    written = torch.tensor([record.content.smiles.count("[H]") for record in records])
+    written = torch.tensor([record.content.text.count("[H]") for record in records])
     zeros = torch.zeros_like(written)
     assert torch.equal(zeros.index_add(0, explicit.batch, is_hydrogen.long()), written)
     assert torch.equal(zeros.index_add(0, implicit.batch, merged), written)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import ColumnEncoder
 
@@ -30,7 +30,7 @@ def molecules() -> TypedDAG:
     for core in CORES:
         for substituent in SUBSTITUENTS:
             smiles = core.format(substituent)
-            adapter.parse(Record(1, MoleculeRow(smiles, ("1.0",))), builder)
+            adapter.parse(Record(1, RecordRow(smiles, ("1.0",))), builder)
     dag = builder.build()
     assert dag.num_graphs == 100
     return dag

@@ -15,7 +15,7 @@ from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ShapeError
 from graphfold.layers import (
@@ -46,7 +46,7 @@ def molecules(every: Sequence[str] = SMILES) -> TypedDAG:
     adapter = SmilesAdapter(target_columns="y", directed_bonds=True)
     builder = GraphBuilder(adapter.schema)
     for smiles in every:
-        adapter.parse(Record(1, MoleculeRow(smiles, ("1.0",))), builder)
+        adapter.parse(Record(1, RecordRow(smiles, ("1.0",))), builder)
     return builder.build()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     FeatureEncoder,
@@ -44,7 +44,7 @@ def molecules(smiles: tuple[str, ...], option: str = "rings_and_paths") -> Typed
     adapter = SmilesAdapter(target_columns="y", fragments=option)  # type: ignore[arg-type]
     builder = GraphBuilder(adapter.schema)
     for text in smiles:
-        adapter.parse(Record(1, MoleculeRow(text, ("1.0",))), builder)
+        adapter.parse(Record(1, RecordRow(text, ("1.0",))), builder)
     return builder.build()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphfold.batching import Rounds
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules.table_columns import MoleculeRow
+from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     DMPNNAtomCell,
@@ -80,7 +80,7 @@ def weights_of(size: int, atom_width: int, bond_width: int) -> dict[str, Tensor]
 
 def read(smiles: Sequence[str], features: str) -> TypedDAG:
     adapter = SmilesAdapter(target_columns="y", directed_bonds=True, features=features)
-    records = [Record(1, MoleculeRow(text, ("1.0",))) for text in smiles]
+    records = [Record(1, RecordRow(text, ("1.0",))) for text in smiles]
     return read_records(adapter, Path("x"), records).dag
 
 
