@@ -130,6 +130,14 @@ BASES = (
         ("data=conllu", "model=child_sum_tree_lstm", "model.hidden_size=4"),
     ),
     Base("records", "records.jsonl", ("data=json", "data.target=y", "model.hidden_size=4")),
+    Base(
+        "table",
+        "table.csv",
+        (
+            *("data=table", "data.records=brackets", "data.record_column=tree"),
+            *("data.target_columns=[y]", "model.hidden_size=4"),
+        ),
+    ),
 )
 
 
@@ -370,6 +378,8 @@ def write_inputs(folder: Path) -> None:
         return f"({label} {tree(depth - 1)} {tree(rng.randrange(depth))})"
 
     _write(folder / "trees.txt", [tree(3) for _ in range(30)])
+    rows = [f"{tree(2)},{rng.gauss(0, 1):.3f}" for _ in range(30)]
+    _write(folder / "table.csv", ["tree,y", *rows])
     sentence = "\n".join(
         f"{n}\t{word}\t{word}\t{tag}\t_\t_\t{n - 1}\t{'root' if n == 1 else 'dep'}\t_\t_"
         for n, (word, tag) in enumerate([("a", "DET"), ("film", "NOUN"), ("is", "AUX")], start=1)
@@ -564,6 +574,10 @@ def reading_commands(
         ["fingerprint", run_, data_, "--output", f"{out}{rng.choice(('.csv', '.npy', '.npz'))}"],
         ["verify", run_, "--examples", "2", "--policy", "depth"],
         ["compare", run_, str(run.parent / "run2"), "--json", f"{out}.json"],
+        ["predict", run_, data_, data_, "--output", str(out), "--shard", f"1/{rng.choice('012')}"],
+        ["predict", run_, str(data.parent), "--output", str(out), *extra],
+        ["predict", run_, data_, "--format", "parquet", "--output", f"{out}.parquet"],
+        ["fingerprint", run_, data_, str(data.parent / "*.csv"), "--output", str(out)],
     ]
     return rng.choice(choices), [run_, data_]
 
