@@ -173,7 +173,7 @@ class TrainingJob:
 
 
 def _choices(hydra: DictConfig) -> str:
-    """What a run is made of, in the words that choose it."""
+    """The parts of a run, in the words that choose them."""
     chosen = hydra.runtime.choices
     return " ".join(
         f"{group}={chosen[group]}" for group in ("experiment", "data", "model") if chosen.get(group)

@@ -170,7 +170,7 @@ class SmilesAdapter(Adapter):
     def _find_classes(
         self, given: Mapping[str, Sequence[str]], targets: Sequence[str], num_classes: int | None
     ) -> dict[str, tuple[str, ...]]:
-        """Target -> the names of its classes, the positive one last, as far as they are known.
+        """The names of the classes of each target, the positive last, as far as they are known.
 
         Raises:
             ConfigError: if names or the positive class are of no target, or there are no classes.
