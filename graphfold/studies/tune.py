@@ -158,8 +158,8 @@ def _search(
     if not search.monitor:
         monitor, direction = choose_monitor(config)
         search = replace(search, monitor=monitor, direction=direction)
-    folder.write_search(search)
     study = Study(folder, search, space, trusted)
+    folder.write_search(search)  # if its database can be used
     shared = ""
     if search.storage is not None:
         shared = f", study '{search.study}' of {without_password(search.storage)}"

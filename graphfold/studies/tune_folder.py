@@ -76,7 +76,7 @@ def shared_address(text: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    examples = "sqlite:////disk/search.db or postgresql://host/base"
+    examples = "sqlite:////disk/search.db or postgresql+psycopg2://host/base"
     try:
         url = make_url(text)
     except ArgumentError as error:

@@ -10,16 +10,17 @@ import json
 import time
 import warnings
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import AbstractContextManager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import optuna
 from optuna import Trial, TrialPruned
-from optuna.exceptions import ExperimentalWarning
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
@@ -143,6 +144,7 @@ class Study:
         self.keys = [dimension.key for dimension in space]
         self._is_waiting = False
         self._number: int | None = None  # of the trial that runs
+        self._place = ""  # the same among those that count
         with self._readable():
             self.study = self._open()
         self.study.pruner = (
@@ -162,9 +164,8 @@ class Study:
         """
         with warnings_once(), self._readable():
             while (done := len(counted(self.study))) < self.search.trials:
-                begun = done + len(running(self.study))
-                if begun < self.search.trials:
-                    self._run_one(f"[{begun + 1}/{self.search.trials}]")
+                if done + len(running(self.study)) < self.search.trials:
+                    self._run_one()
                 else:
                     self._wait()
                 write_trials(self.study, self.keys, self.search.monitor, self.folder.table)
@@ -209,13 +210,20 @@ class Study:
         if self.search.storage is None:
             address = f"sqlite:///{quote(str(self.folder.study.absolute()))}"
             return optuna.storages.RDBStorage(address)
+        for _ in range(_TRIES - 1):
+            with suppress(SQLAlchemyError, StorageInternalError):
+                return self._shared_storage(self.search.storage)
+            time.sleep(1)  # another worker is making the same tables
+        return self._shared_storage(self.search.storage)
+
+    def _shared_storage(self, address: str) -> optuna.storages.RDBStorage:
         options: dict[str, Any] = {}
-        if self.search.storage.startswith("sqlite"):  # other workers may be writing
+        if address.startswith("sqlite"):  # other workers may be writing
             options["engine_kwargs"] = {"connect_args": {"timeout": _PATIENCE}}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             return optuna.storages.RDBStorage(
-                self.search.storage,
+                address,
                 heartbeat_interval=self.search.heartbeat,
                 heartbeat_stale_trial_callback=self._give_up,
                 **options,
@@ -236,13 +244,13 @@ class Study:
                 "or give all workers the same overrides."
             )
 
-    def _run_one(self, place: str) -> None:
+    def _run_one(self) -> None:
         """Runs a trial and prints the result."""
 
         def tell(study: optuna.Study, trial: FrozenTrial) -> None:
             if BEYOND not in trial.user_attrs:
                 seconds = 0.0 if trial.duration is None else trial.duration.total_seconds()
-                words = [place, *self._overrides(trial)]
+                words = [self._place, *self._overrides(trial)]
                 print(f"{' '.join(words)}  {self._result(trial)}  {seconds:.1f} s", flush=True)
 
         self._number = None
@@ -257,13 +265,15 @@ class Study:
                 raise
             if state_of(trial) != INTERRUPTED:
                 raise
-            print(f"{place} came too late: other workers had given up trial {trial.number}.")
+            print(f"{self._place} came too late: other workers had given up trial {trial.number}.")
 
     def _value(self, trial: Trial) -> float:
         """Trains with the values that are drawn; one bad combination does not end the search."""
         self._number = trial.number
         begun = [*counted(self.study), *running(self.study)]
-        if sum(other.number < trial.number for other in begun) >= self.search.trials:
+        before = sum(other.number < trial.number for other in begun)
+        self._place = f"[{before + 1}/{self.search.trials}]"
+        if before >= self.search.trials:
             trial.set_user_attr(BEYOND, True)  # other workers were faster
             raise RuntimeError("beyond the number of trials")
         self.study.sampler = self._sampler(trial.number)
@@ -337,6 +347,9 @@ _DEFINITION = "search"
 
 #: Seconds that a worker waits while others write into a file of SQLite, and between two looks.
 _PATIENCE, _WAIT = 60, 2
+
+#: So often a worker tries to open a database that others may be opening for the first time.
+_TRIES = 3
 
 
 def _describe(error: Exception) -> str:

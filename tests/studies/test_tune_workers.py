@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import time
@@ -69,9 +70,10 @@ def test_workers_share_the_trials_of_a_search(tmp_path: Path) -> None:
     outputs = [worker.communicate(timeout=300) for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], outputs
     assert [errors for _, errors in outputs] == ["", ""]
-    counts = [text.count("/8] optimizer.lr=") for text, _ in outputs]
-    assert sum(counts) == 8
-    assert min(counts) > 0
+    lines = [re.findall(r"^\[(\d)/8\] optimizer.lr=", text, re.MULTILINE) for text, _ in outputs]
+    assert sorted(lines[0] + lines[1]) == [*"12345678"]
+    assert lines[0]
+    assert lines[1]
     rows = trials(tmp_path)
     assert [row["state"] for row in rows] == ["finished"] * 8
     assert len({row["optimizer.lr"] for row in rows}) == 8
