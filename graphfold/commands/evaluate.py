@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, settings_of
+from graphfold.commands.options import add_run_arguments, place, settings_of
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -28,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also precision, recall and F1 of every class, and the confusion matrix",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics here")
+    parser.add_argument(
+        "--json",
+        type=place,
+        metavar="FILE",
+        help="write the metrics here, a file or an address such as s3://bucket/metrics.json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

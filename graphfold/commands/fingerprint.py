@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_run_arguments, job_of, output_place
+from graphfold.commands.options import add_input, add_run_arguments, job_of, place
 
 HELP = "write the embeddings of a file's records"
 USAGE = "graphfold fingerprint RUN INPUT [INPUT ...] [options]"
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(parser_name=None)  # the records of a file, as the run reads them
     parser.add_argument(
         "--output",
-        type=output_place,
+        type=place,
         metavar="FILE",
-        help=".csv, .parquet, .npy or .npz (default: CSV to standard output); of several inputs a "
-        "folder, which gets a file for each",
+        help="a file or an address that ends in .csv, .parquet, .npy or .npz (default: CSV to "
+        "standard output); of several inputs a folder, which gets a file for each",
     )
     parser.add_argument(
         "--format",

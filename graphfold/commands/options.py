@@ -115,8 +115,8 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
             "s3://bucket/new.csv; - is standard input"
         )
     nargs = "+" if several else None
-    place = _place if several else Path
-    parser.add_argument("input", metavar="INPUT", type=place, nargs=nargs, help=help_text)
+    kind = place if several else Path
+    parser.add_argument("input", metavar="INPUT", type=kind, nargs=nargs, help=help_text)
     parser.set_defaults(shard=None, engine=None, workers=None)
     if several:
         parser.add_argument(
@@ -180,19 +180,12 @@ def job_of(args: argparse.Namespace) -> Job:
     )
 
 
-def _place(text: str) -> Path | str:
-    """A path; an address as it is, whose // a path would not keep."""
+def place(text: str) -> Path | str:
+    """A path, or as text an address of fsspec, whose // a path would not keep."""
+    for protocol in ("file://", "local://"):
+        if text.startswith(protocol):
+            return Path(text.removeprefix(protocol))
     return text if "://" in text else Path(text)
-
-
-def output_place(text: str) -> Path:
-    """The path of an output."""
-    if "://" in text:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is an address, but outputs are files of this machine. Name a file or a "
-            "folder here, and copy it there"
-        )
-    return Path(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

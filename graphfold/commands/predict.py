@@ -16,7 +16,7 @@ from graphfold.commands.options import (
     add_parser,
     add_run_arguments,
     job_of,
-    output_place,
+    place,
 )
 
 HELP = "apply a trained model to a file"
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input(parser, several=True)
     parser.add_argument(
         "--output",
-        type=output_place,
+        type=place,
         metavar="FILE",
-        help="where to write (default: standard output); of several inputs a folder, which gets a "
-        "file for each",
+        help="where to write (default: standard output), a file or an address such as "
+        "s3://bucket/new.csv; of several inputs a folder, which gets a file for each",
     )
     parser.add_argument(
         "--explain",

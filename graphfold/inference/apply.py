@@ -17,11 +17,11 @@ from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.features.feature_spec import Key, UnknownCount, UnknownValues
 from graphfold.datasets.storage.reading import available_cores, in_processes, start_method
 from graphfold.errors import ConfigError, DataError, GraphfoldError
-from graphfold.files import check_output
 from graphfold.inference.inputs import Input, find_input, find_inputs, is_one_file, readable
 from graphfold.inference.on_ray import on_ray
 from graphfold.inference.output import work_of
 from graphfold.inference.output_folder import Counts, Outcome, OutputFolder
+from graphfold.inference.places import Place, check_place, is_folder, made_here
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers.model import cells_as_they_are
 from graphfold.progress import shown
@@ -65,7 +65,7 @@ class Job:
     """
 
     run: Path
-    inputs: Sequence[Path | str]
+    inputs: Sequence[Place]
     takes_many: bool = False
     settings: Sequence[str] = ()
     trust: Collection[str] = ()
@@ -157,7 +157,7 @@ def _none_read(names: str) -> DataError:
 
 def apply_to_files(
     job: Job,
-    output: Path | None,
+    output: Place | None,
     write: Writer,
     done: str,
     ending: Callable[[Predictor], str | None],
@@ -168,16 +168,17 @@ def apply_to_files(
 
     Args:
         job: the run and the inputs.
-        output: a file, or of several inputs a folder, which gets a file for each; None for standard
-            output.
+        output: a file, or of several inputs a folder, which gets a file for each; text is an
+            address; None for standard output.
         write: writes one output of one file.
         done: what becomes of a record, for the messages.
         ending: the ending of the files in a folder; None for that of the input.
         options: what the outputs depend on, beside the run and the inputs.
         joins: whether several inputs may be written to one output.
     """
-    if output is None or not output.is_dir():
-        check_output(output)
+    takes_folder = output is not None and is_folder(output)
+    if not takes_folder:
+        check_place(output)
     if job.workers is not None and job.engine is None:
         raise ConfigError(
             "--workers says how many an engine has. Add --engine ray, or leave it out."
@@ -185,8 +186,7 @@ def apply_to_files(
 
     @contextmanager
     def begin(predictor: Predictor, inputs: Sequence[Input]) -> Iterator[Answer]:
-        is_folder = output is not None and (output.is_dir() or not is_one_file(job.inputs, inputs))
-        if output is not None and is_folder:
+        if output is not None and (takes_folder or not is_one_file(job.inputs, inputs)):
             folder = OutputFolder(output, inputs, ending(predictor), done)
             yield partial(_FolderWork(job, folder, write, options).answer, predictor)
             folder.end()
@@ -202,12 +202,13 @@ def apply_to_files(
                 "--output, which gets a file for each."
             )
         headers: list[str] = []
-        yield partial(
-            map,
-            lambda given: read_input(
-                job, predictor, given, lambda path: write(predictor, path, output, headers)
-            ),
-        )
+        with nullcontext() if output is None else made_here(output) as file:
+            yield partial(
+                map,
+                lambda given: read_input(
+                    job, predictor, given, lambda path: write(predictor, path, file, headers)
+                ),
+            )
 
     apply(job, begin, done)
 

@@ -24,6 +24,7 @@ from graphfold.errors import ConfigError
 from graphfold.files import is_stream, whole_file
 from graphfold.inference.apply import Job, apply_to_files
 from graphfold.inference.output import csv_line, open_output, require_input, write_answers
+from graphfold.inference.places import Place, is_folder, suffix_of
 from graphfold.inference.prediction import free_names
 from graphfold.inference.predictor import Predictor, Unread
 from graphfold.progress import shown
@@ -60,13 +61,13 @@ _ROWS_AT_ONCE = 4096
 _MOST_REASONS = 10
 
 
-def choose_format(output: Path | None) -> Writer:
+def choose_format(output: Place | None) -> Writer:
     """The writer for the suffix of a file; a CSV table for standard output.
 
     Raises:
         ConfigError: if there is none for the suffix.
     """
-    suffix = ".csv" if output is None else output.suffix.lower()
+    suffix = ".csv" if output is None else suffix_of(output)
     if suffix not in WRITERS:
         raise ConfigError(
             f"{output}: embeddings are not written as '{suffix}'. Use {', '.join(WRITERS)}."
@@ -193,13 +194,13 @@ def _write_header(file: BinaryIO, count: int, width: int) -> None:
 _NOT_FINITE = "the model computes no finite embedding for this record"
 
 
-def fingerprint_files(job: Job, output: Path | None, form: str | None = None) -> None:
+def fingerprint_files(job: Job, output: Place | None, form: str | None = None) -> None:
     """Writes the embedding of every record of a job's inputs; see `write_embeddings`.
 
     Args:
         job: the model and the inputs.
-        output: a file, or of several inputs a folder, which gets a file for each; None for standard
-            output.
+        output: a file, or of several inputs a folder, which gets a file for each; text is an
+            address; None for standard output.
         form: of the files in a folder, a suffix without its dot; None for csv. Of a file its own
             suffix says it.
 
@@ -207,10 +208,10 @@ def fingerprint_files(job: Job, output: Path | None, form: str | None = None) ->
         ConfigError: if there is no such form, or several inputs would be written to one file.
     """
     is_one = len(job.inputs) == 1 and Path(job.inputs[0]).is_file()
-    is_file = output is None or (not output.is_dir() and (is_one or bool(output.suffix)))
+    is_file = output is None or (not is_folder(output) and (is_one or bool(suffix_of(output))))
     if is_file:
         choose_format(output)  # a wrong suffix is told before any work
-    if is_file and form not in (None, "csv" if output is None else output.suffix.lower()[1:]):
+    if is_file and form not in (None, "csv" if output is None else suffix_of(output)[1:]):
         raise ConfigError(
             f"--format {form} is the form of files in a folder, and --output is none. Leave "
             "--format out: the ending of --output says the form."

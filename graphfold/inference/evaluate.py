@@ -18,8 +18,9 @@ import torch
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.files import check_output, write_bytes, write_json
+from graphfold.files import write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
+from graphfold.inference.places import Place, check_place, made_here
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.uncertainty.calibration import Calibration, fit_calibration, shortage
 from graphfold.layers.uncertainty.conformal import conformal_rank
@@ -152,7 +153,7 @@ def print_evaluation(
     settings: Sequence[str] = (),
     trusted: Collection[str] = (),
     per_class: bool = False,
-    json_path: Path | None = None,
+    json_path: Place | None = None,
 ) -> None:
     """Scores a trained model, and prints what data were read and all scores.
 
@@ -163,15 +164,16 @@ def print_evaluation(
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
         per_class: see `evaluate`.
-        json_path: where the metrics are written, too.
+        json_path: where the metrics are written, too; text is an address.
     """
-    check_output(json_path)
+    check_place(json_path)
     values = parse_settings(settings)
     with in_words_of_set(), _as_file(given, values) as path:
         say = _printer(given, path)
         found = _evaluate(run, path, split, values, trusted, per_class, say)
     if json_path is not None:
-        write_json(json_path, found.flat())
+        with made_here(json_path) as path:
+            write_json(path, found.flat())
     print("\n".join([metrics_table(found.metrics), *found.missed]))
     if found.positive is not None:
         print(found.positive)

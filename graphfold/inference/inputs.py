@@ -19,8 +19,9 @@ from typing import BinaryIO, NamedTuple
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.corpora.data_files import MARKS, expand, fixed_part
 from graphfold.datasets.files.tables import reader_paths
-from graphfold.errors import ConfigError, DataError, GraphfoldError, did_you_mean, first_line
+from graphfold.errors import ConfigError, DataError, GraphfoldError, did_you_mean
 from graphfold.files import is_stream
+from graphfold.inference.places import Place, fetch, reaching
 
 #: The word for standard input.
 STANDARD_INPUT = "-"
@@ -65,7 +66,7 @@ def find_input(word: Path) -> Input:
     return Input(word, Path("stdin") if str(word) == STANDARD_INPUT else Path(word.name))
 
 
-def find_inputs(words: Sequence[Path | str], adapter: Adapter) -> list[Input]:
+def find_inputs(words: Sequence[Place], adapter: Adapter) -> list[Input]:
     """The inputs that are given by files, patterns and folders, each as in training.
 
     Args:
@@ -96,7 +97,7 @@ def _find_remote(address: str) -> list[Input]:
     """The files at an address: the one, those of a pattern, or those of a folder."""
     from fsspec.core import url_to_fs
 
-    with _reaching(address):
+    with reaching(address):
         system, place = url_to_fs(address)
         parent = PurePosixPath(place)
         if _PATTERN.search(place):
@@ -119,27 +120,7 @@ def _find_remote(address: str) -> list[Input]:
     return found
 
 
-@contextmanager
-def _reaching(address: str) -> Iterator[None]:
-    """Whatever the library of a file system raises inside is an error about the address."""
-    try:
-        yield
-    except GraphfoldError:
-        raise
-    except FileNotFoundError as error:
-        raise DataError(f"{address}: no such file. Correct the address.", path=address) from error
-    except ImportError as error:
-        raise ConfigError(
-            f"{address}: needs a library that is not installed ({first_line(error)})."
-        ) from error
-    except Exception as error:
-        raise DataError(
-            f"{address}: cannot be reached ({first_line(error)}). Check address and access.",
-            path=address,
-        ) from error
-
-
-def is_one_file(words: Sequence[Path | str], inputs: Sequence[Input]) -> bool:
+def is_one_file(words: Sequence[Place], inputs: Sequence[Input]) -> bool:
     """True if the user named one file, not a folder or a pattern that may hold several."""
     if len(words) != 1 or len(inputs) != 1:
         return False
@@ -211,10 +192,7 @@ def _at_hand(given: Input, is_table: bool, kind: str | None, folder: Path) -> Pa
 
 def _copy(given: Input, file: BinaryIO) -> None:
     if given.address is not None:
-        import fsspec
-
-        with _reaching(given.address), fsspec.open(given.address, "rb") as content:
-            shutil.copyfileobj(content, file)
+        fetch(given.address, file)
         return
     if str(given.path) == STANDARD_INPUT:
         shutil.copyfileobj(sys.stdin.buffer, file)

@@ -10,10 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphfold.continued import replace_note, work_key
+from graphfold.continued import work_key
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import is_stream
 from graphfold.inference.inputs import Input
+from graphfold.inference.places import (
+    Place,
+    below,
+    identity,
+    is_folder,
+    made_here,
+    read,
+    size_of,
+    suffix_of,
+    write_note,
+)
 
 #: The folder of notes, hidden from all that read the folder of outputs as a data set. Each output
 #: that is whole has one there, with what it was made of.
@@ -53,13 +64,13 @@ class OutputFolder:
     being written. Jobs that share the inputs may write to the folder at the same time.
 
     Args:
-        folder: the folder; it is made if need be.
+        folder: the folder, or its address; it is made if need be.
         inputs: the inputs, of all jobs.
         ending: that of the outputs, such as ".csv"; None for that of the input.
         done: what becomes of a record, for the table at the end.
 
     Attributes:
-        paths: the output of each input.
+        names: the name of the output of each input, below the folder.
         outcomes: what became of those inputs that are done, for the table at the end.
 
     Raises:
@@ -68,26 +79,31 @@ class OutputFolder:
     """
 
     def __init__(
-        self, folder: Path, inputs: Sequence[Input], ending: str | None, done: str
+        self, folder: Place, inputs: Sequence[Input], ending: str | None, done: str
     ) -> None:
-        if is_stream(folder) or folder.is_file() or (folder.suffix and not folder.is_dir()):
+        if _is_no_folder(folder):
             raise ConfigError(
                 f"{folder}: several inputs are written into a folder, a file for each, and this is "
                 "no folder or has the ending of a file. Name a folder with --output."
             )
         self.folder = folder
         self.done = done
-        pairs = [(given, folder / _output_name(given, ending)) for given in inputs]
-        _refuse_clashes(pairs)
-        self.paths = dict(pairs)
+        self.names = {given: _output_name(given, ending) for given in inputs}
         self.outcomes: dict[Input, Outcome] = {}
+        _refuse_clashes([(given, self.place(given)) for given in inputs])
+
+    def place(self, given: Input) -> Place:
+        """The place of the output of an input."""
+        return below(self.folder, self.names[given])
 
     def absolute(self) -> OutputFolder:
         """The same for a process with another current folder, which has done nothing yet."""
         other = copy.copy(self)
-        other.folder, other.outcomes = self.folder.absolute(), {}
-        pairs = self.paths.items()
-        other.paths = {i._replace(path=i.path.absolute()): o.absolute() for i, o in pairs}
+        other.outcomes = {}
+        if isinstance(self.folder, Path):
+            other.folder = self.folder.absolute()
+        names = self.names.items()
+        other.names = {i._replace(path=i.path.absolute()): name for i, name in names}
         return other
 
     def write(
@@ -101,17 +117,19 @@ class OutputFolder:
                 so an output of another one is as good.
             write: writes it, whole or not at all.
         """
-        path = self.paths[given]
-        note = self.folder / NOTES / f"{path.relative_to(self.folder)}.json"
+        place, name = self.place(given), self.names[given]
+        note = below(self.folder, Path(NOTES) / name.with_name(f"{name.name}.json"))
         key = work_key({**work, "machine": None})
-        counts = _finished(note, path, key)
+        counts = _finished(note, place, key)
         if counts is not None:
             return Outcome(counts, was_there=True)
-        for place in (path, note):
+        if isinstance(place, Path):
             place.parent.mkdir(parents=True, exist_ok=True)
-        counts = write(path)
-        facts = {"work": key, "bytes": path.stat().st_size, "counts": counts}
-        replace_note(note, json.dumps(facts).encode())
+        with made_here(place) as path:
+            counts = write(path)
+            size = path.stat().st_size
+        facts = {"work": key, "bytes": size, "counts": counts}
+        write_note(note, json.dumps(facts).encode())
         return Outcome(counts)
 
     def end(self) -> None:
@@ -121,14 +139,14 @@ class OutputFolder:
             DataError: if an input could not be used.
         """
         errors = [outcome.error for outcome in self.outcomes.values() if outcome.error is not None]
-        if len(self.paths) > 1:
+        if len(self.names) > 1:
             print(self._table(), file=sys.stderr)
         elif errors:
             raise errors[0]
         else:
             for given, outcome in self.outcomes.items():
                 if outcome.was_there:
-                    print(f"{self.paths[given]}: was there", file=sys.stderr)
+                    print(f"{self.place(given)}: was there", file=sys.stderr)
         if errors:
             raise DataError(
                 f"{len(errors)} of {len(self.outcomes)} inputs cannot be used: "
@@ -138,10 +156,10 @@ class OutputFolder:
             )
 
     def _table(self) -> str:
-        rows = [(given, self.outcomes[given]) for given in self.paths if given in self.outcomes]
+        rows = [(given, self.outcomes[given]) for given in self.names if given in self.outcomes]
         if len(rows) > MOST_ROWS:  # those that somebody may want to look into
             rows = [row for row in rows if row[1].counts.bad or row[1].error][:MOST_ROWS]
-        names = [str(self.paths[given].relative_to(self.folder)) for given, _ in rows]
+        names = [str(self.names[given]) for given, _ in rows]
         width = max(map(len, [str(self.folder), *names]))
         lines = [f"{self.folder!s:<{width}}{self.done:>14}{'not read':>12}"]
         for name, (_, (counts, was_there, error)) in zip(names, rows, strict=True):
@@ -155,11 +173,17 @@ class OutputFolder:
         return "\n".join(lines)
 
 
-def _finished(note: Path, output: Path, key: str) -> Counts | None:
+def _is_no_folder(place: Place) -> bool:
+    if isinstance(place, Path) and (is_stream(place) or place.is_file()):
+        return True
+    return bool(suffix_of(place)) and not is_folder(place)
+
+
+def _finished(note: Place, output: Place, key: str) -> Counts | None:
     """The counts of an output that a work has finished before; None if there is none."""
     try:
-        facts = json.loads(note.read_bytes())
-        is_whole = facts["work"] == key and facts["bytes"] == output.stat().st_size
+        facts = json.loads(read(note))
+        is_whole = facts["work"] == key and facts["bytes"] == size_of(output)
         good, bad, changed = map(int, facts["counts"])
     except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
         return None
@@ -171,18 +195,18 @@ def _output_name(given: Input, ending: str | None) -> Path:
     return name if ending is None else name.with_suffix(ending)
 
 
-def _refuse_clashes(pairs: Sequence[tuple[Input, Path]]) -> None:
-    counts = Counter(path for _, path in pairs)
-    twice = next((path for path, count in counts.items() if count > 1), None)
+def _refuse_clashes(pairs: Sequence[tuple[Input, Place]]) -> None:
+    counts = Counter(place for _, place in pairs)
+    twice = next((place for place, count in counts.items() if count > 1), None)
     if twice is not None:
-        first, second, *_ = [given.shown for given, path in pairs if path == twice]
+        first, second, *_ = [given.shown for given, place in pairs if place == twice]
         raise ConfigError(
             f"{first} and {second} would both be written to {twice}. Rename one, or give them to "
             "two commands."
         )
-    inputs = {given.path.resolve() for given, _ in pairs}
-    for _, path in pairs:
-        if path.resolve() in inputs:
+    inputs = {identity(given.address or given.path) for given, _ in pairs}
+    for _, place in pairs:
+        if identity(place) in inputs:
             raise ConfigError(
-                f"{path} is an input, and would be replaced by its output. Name another folder."
+                f"{place} is an input, and would be replaced by its output. Name another folder."
             )

@@ -15,13 +15,14 @@ from graphfold.inference.apply import Job, apply_to_files
 from graphfold.inference.explanation.explain import Contributions, Drawings, Explainer
 from graphfold.inference.output import csv_line, require_input, write_answers
 from graphfold.inference.parquet_output import write_parquet
+from graphfold.inference.places import Place, suffix_of
 from graphfold.inference.prediction import Prediction, check_format, free_names, written_nodes
 from graphfold.inference.predictor import Predictor, Unread
 
 
 def predict_files(
     job: Job,
-    output: Path | None = None,
+    output: Place | None = None,
     explain: str | None = None,
     text_format: str | None = None,
 ) -> None:
@@ -29,13 +30,13 @@ def predict_files(
 
     Args:
         job: the model and the inputs.
-        output: a file, or of several inputs a folder, which gets a file for each; None for standard
-            output.
+        output: a file, or of several inputs a folder, which gets a file for each; text is an
+            address; None for standard output.
         explain: a name of `explain.METHODS`.
         text_format: "brackets", "conllu" or "parquet"; an output whose name ends in .parquet says
             the last itself.
     """
-    if text_format is None and output is not None and output.suffix.lower() == ".parquet":
+    if text_format is None and output is not None and suffix_of(output) == ".parquet":
         text_format = "parquet"
     options = {"explain": explain, "text_format": text_format}
 
