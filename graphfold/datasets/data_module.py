@@ -233,6 +233,14 @@ class DataModule:
             self._hashes = hashes
         return self._hashes
 
+    def select_facts(self, numbers: Tensor) -> TypedDAG:
+        """The records with these numbers as read, of a large corpus without their nodes.
+
+        Raises:
+            DataError: if `prepare` was not called.
+        """
+        return (select if self._stored is None else _facts_of)(self.facts, numbers)
+
     def chunks(
         self, part: str | None = None, encoded: bool = False, facts: bool = False
     ) -> Iterator[TypedDAG]:
@@ -373,7 +381,7 @@ class DataModule:
         if self._stored is None:
             return iter([select(dag, numbers)])
         if facts:
-            return (select(dag, some) for some in torch.split(numbers, FACTS_CHUNK))
+            return (_facts_of(dag, some) for some in torch.split(numbers, FACTS_CHUNK))
         chunks = self._stored.chunks(numbers)
         return chunks if len(numbers) else iter([self._stored.select([])])
 
@@ -392,6 +400,18 @@ class DataModule:
         facts = stored.facts if is_large else stored.whole()
         self.num_changed = count_changed(facts)
         return files, facts
+
+
+def _facts_of(facts: TypedDAG, numbers: Tensor) -> TypedDAG:
+    """Some of the graphs without nodes; `select` counts the nodes of all of them, in each space."""
+    columns = {name: column[numbers] for name, column in facts.columns["graph"].items()}
+    return replace(
+        facts,
+        num_graphs=len(numbers),
+        output_ptr=facts.output_ptr[: len(numbers) + 1],
+        origin=facts.origin[numbers],
+        columns={**facts.columns, "graph": columns},
+    )
 
 
 def _check_weights(dag: TypedDAG, train: Tensor) -> None:

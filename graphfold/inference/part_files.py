@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, TypedDAG, select
+from graphfold.dag import Column, TypedDAG
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import whole_file
@@ -70,7 +69,7 @@ def write_predictions(
     with _table(path) as table:
         described = _descriptions(head, data.select([]))
         table.writerow([*PLACE, *described, *_header(head)])
-        whole = data.select if head.level != "graph" else partial(select, data.facts)
+        whole = data.select_facts if head.level == "graph" else data.select
         for part, all_rows in rows.items():
             for numbers, own in _pieces(data.split.part(part), all_rows):
                 places = _places(data, numbers)
