@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from training.tiny_runs import listops, read_json, train
@@ -43,7 +44,8 @@ def test_hydra_reads_back_every_value(value: object) -> None:
 def test_it_trains_as_the_command_does(tmp_path: Path) -> None:
     words = [*listops(), f"data.cache_dir={tmp_path}/cache", "logger=none"]
     by_command = train(tmp_path / "command", *listops())
-    mapping = {key: _number(value) for key, _, value in (word.partition("=") for word in words)}
+    pairs = (word.partition("=") for word in words)
+    mapping = {key: yaml.safe_load(value) for key, _, value in pairs}
     threads = torch.get_num_threads()
     by_words = graphfold.train(words, tmp_path / "words")
     by_mapping = graphfold.train(mapping, folder=tmp_path / "mapping")
@@ -98,7 +100,3 @@ def test_a_run_is_shown_as_a_tree_and_says_why_it_has_no_model(tmp_path: Path) -
         "path.",
         ")",
     ]
-
-
-def _number(text: str) -> str | int:
-    return int(text) if text.isdigit() else text

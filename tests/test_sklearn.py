@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from training.tiny_runs import undrawn
 
 import graphfold
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -56,16 +56,17 @@ QUICK = (
 
 
 @pytest.fixture(autouse=True)
-def undrawn() -> Iterator[None]:
-    """Reports without their pictures, which take a fifth of a tiny training."""
-    with mock.patch("graphfold.reports.figures._to_svg", return_value=""):
+def _undrawn() -> Iterator[None]:
+    """Reports have no pictures, which take a fifth of a tiny training."""
+    with undrawn():
         yield
 
 
 def small(kind: type[GraphEstimator], data: Any = "smiles", **options: Any) -> Any:
-    """An estimator that is fitted in a second or two."""
+    """An estimator that is fitted in a second; its cells are not compiled, which takes longer."""
     model = {"smiles": "gcn"}.get(data)
-    overrides = {"model.hidden_size": 8, "data.batch_size": 8, **options.pop("overrides", {})}
+    overrides = {"model.hidden_size": 8, "data.batch_size": 8, "model.fuse": False}
+    overrides |= options.pop("overrides", {})
     usual = {"model": model, "max_epochs": 2, "random_state": 0, "overrides": overrides}
     return kind(data, **{**usual, **options})
 

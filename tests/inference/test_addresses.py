@@ -18,7 +18,7 @@ from graphfold.inference.inputs import find_inputs
 from graphfold.inference.places import made_here
 from graphfold.inference.predictor import Predictor
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from graphfold.datasets.adapter import read_records
 from graphfold.errors import DataError
 from graphfold.inference.predictor import Predictor
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from training.tiny_runs import listops, read_json, run, train, write_corpora, wr
 
 from graphfold.training.run.checkpoint import Checkpoint
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

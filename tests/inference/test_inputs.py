@@ -26,7 +26,7 @@ from graphfold.inference import apply, inputs
 from graphfold.inference.output_folder import MOST_ROWS, NOTES
 from graphfold.inference.predictor import Predictor
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

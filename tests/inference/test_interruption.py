@@ -19,7 +19,7 @@ import graphfold
 from graphfold.inference.output import work_of
 from graphfold.inference.predictor import Predictor
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

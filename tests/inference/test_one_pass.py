@@ -9,7 +9,7 @@ from training.tiny_runs import run, train, write_corpora
 
 from graphfold.datasets.files import text_files
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 RECORDS = 40
 

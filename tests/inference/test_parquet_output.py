@@ -15,7 +15,7 @@ from training.tiny_runs import run, train, write_molecules
 from graphfold import TablePredictor
 from graphfold.inference.predictor import Predictor
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from graphfold.training.run.checkpoint import Checkpoint
 
 reference = pytest.importorskip("sklearn.metrics")
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "calibration.method=none"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1"]
+SMALL += ["calibration.method=none"]
 PARTS = ("train", "train", "val", "test")
 METRICS = (
     *("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc"),

@@ -17,7 +17,7 @@ import graphfold
 from graphfold.datasets.readers.conllu import UPOS
 from graphfold.errors import DataError
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from graphfold.errors import CheckpointError, ConfigError, DataError
 from graphfold.inference import apply, table_predictor
 from graphfold.layers import RegressionHead
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 PLAN = {"Node Type": "Seq Scan", "Startup Cost": 0.0, "Plan Rows": 1270, "Plan Width": 12}
 JOIN = {"Node Type": "Hash Join", "Join Type": "Inner", "Plans": [PLAN, {**PLAN, "Plan Rows": 3}]}

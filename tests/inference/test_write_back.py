@@ -18,7 +18,7 @@ from graphfold.errors import ConfigError
 from graphfold.inference.prediction import check_format
 from graphfold.layers.heads.classification import ClassificationHead
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 TREES = "(_ (_ the) (_ very) (_ bad) (_ film))\n(_ (_ the\n((good) (film)) (1 one)\n"
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=2", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=2", "data.batch_size=8"]
 
 
 class Page(HTMLParser):
@@ -35,7 +35,9 @@ def page_of(folder: Path) -> tuple[str, Page]:
 
 def test_a_page_of_trees(tmp_path: Path) -> None:
     root = write_corpora(tmp_path / "corpora")
-    folder = train(tmp_path / "run", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
+    folder = train(
+        tmp_path / "run", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL, draws=True
+    )
     text, page = page_of(folder)
     assert "<h1>sst_tree_lstm</h1>" in text
     assert 'class="tree"' in text
@@ -59,7 +61,7 @@ def test_a_page_of_molecules(task: str, tmp_path: Path) -> None:
     column = "c" if task == "regression" else "active"
     folder = train(
         tmp_path / "run", "data=smiles", f"data.path={table}", f"data.target_columns=[{column}]",
-        f"data.task={task}", *SMALL,
+        f"data.task={task}", *SMALL, draws=True,
     )  # fmt: skip
     text, page = page_of(folder)
     assert page.tags.count("figure") == 6  # the test part has six
@@ -72,7 +74,9 @@ def test_names_from_the_data_are_escaped(tmp_path: Path) -> None:
     table = write_molecules(tmp_path / "m.csv")
     table.write_text(table.read_text().replace("a b", "<script>alert(1)</script>", 1))
     columns = "data.target_columns=['<script>alert(1)</script>']"
-    folder = train(tmp_path / "run", "data=smiles", f"data.path={table}", columns, *SMALL)
+    folder = train(
+        tmp_path / "run", "data=smiles", f"data.path={table}", columns, *SMALL, draws=True
+    )
     text, page = page_of(folder)
     assert "script" not in page.tags
     assert "&lt;script&gt;" in text
@@ -85,7 +89,12 @@ def test_a_system_that_draws_no_molecules(
     monkeypatch.setitem(sys.modules, "rdkit.Chem.Draw", None)
     table = write_molecules(tmp_path / "m.csv", num_rows=60)
     folder = train(
-        tmp_path / "run", "data=smiles", f"data.path={table}", "data.target_columns=[c]", *SMALL
+        tmp_path / "run",
+        "data=smiles",
+        f"data.path={table}",
+        "data.target_columns=[c]",
+        *SMALL,
+        draws=True,
     )
     text, page = page_of(folder)
     assert "molecules cannot be drawn here" in text

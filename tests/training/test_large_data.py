@@ -14,6 +14,7 @@ from graphfold.datasets import DataModule, data_module
 from graphfold.datasets.storage import graph_file
 from graphfold.training.run.checkpoint import Checkpoint
 
+NARROW = ["model.hidden_size=6", "model.fuse=false"]
 MORE = ["data.num_workers=0", "trainer.max_epochs=2"]
 
 
@@ -44,15 +45,15 @@ def words_of(kind: str, folder: Path) -> list[str]:
         return [
             *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
             *("data.weight_column=w", "model=dmpnn", "model.hidden_size=8", "data.split=hash"),
-            "data.batch_size=10",
+            *("data.batch_size=10", "model.fuse=false"),
         ]
     if kind == "trees":
         path = write_trees(folder)
-        return ["experiment=sst_tree_lstm", f"data.path={{{path}}}", "model.hidden_size=6"]
+        return ["experiment=sst_tree_lstm", f"data.path={{{path}}}", *NARROW]
     if kind == "degrees":  # counts something in the training part
         return [
             *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
-            *("model=pna", "model.hidden_size=8"),
+            *("model=pna", "model.hidden_size=8", "model.fuse=false"),
         ]
     return [*listops(), "data.split=hash"]
 

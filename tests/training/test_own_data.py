@@ -26,7 +26,7 @@ from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
 from graphfold.training.run.checkpoint import Checkpoint
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 SPLIT = '''
 import torch

@@ -77,7 +77,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BASE = [
     "data=smiles", "data.split=given", "data.split_column=set", "model.hidden_size=8",
     "model.dropout=0.0", "trainer.max_epochs=1", "data.policy=depth",
-    "calibration.method=none",
+    "calibration.method=none", "model.fuse=false",
 ]  # fmt: skip
 NUMBERS = ["model=dmpnn", "data.target_columns=[y]"]
 HEADS = {
@@ -125,7 +125,7 @@ def step(home: Path) -> TakeStep:
 
 WEIGHED = "data.weight_column=w"
 
-#: The cells of the others take long to compile; a tenth of the slow tests runs with every change.
+#: Each loss once, and bounds and classes; a tenth of the others runs with every change.
 FAST = ("mse", "mae", "huber", "quantile", "mean_variance", "evidential", "bounds", "classes")
 
 
@@ -178,7 +178,7 @@ def test_two_processes_have_the_denominator_of_one(
     head: str, more: tuple[str, ...], step: TakeStep
 ) -> None:
     """The weights of a step are added up over all processes, whatever share each of them has."""
-    words = (WEIGHED, *HEADS[head], "model.fuse=false")
+    words = (WEIGHED, *HEADS[head])
     apart = step("weighed", *words, *more, devices=2)
     both_agree(apart, step("weighed", *words))
     both_agree(apart, step("repeated", *words[1:]))

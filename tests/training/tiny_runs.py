@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,11 +26,20 @@ def run(*words: str | Path, draws: bool = False) -> int:
     Args:
         *words: the command line.
         draws: whether reports have their pictures, which take longer than a tiny run's training;
-            without, figures are made and not drawn.
+            without, figures are made and not drawn, and no worst examples are explained.
     """
-    undrawn = mock.patch("graphfold.reports.figures._to_svg", return_value="")
-    with nullcontext() if draws else undrawn:
+    with nullcontext() if draws else undrawn():
         return main([str(word) for word in words])
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Reports without their pictures."""
+    with (
+        mock.patch("graphfold.reports.figures._to_svg", return_value=""),
+        mock.patch("graphfold.reports.report.draw_worst", return_value=""),
+    ):
+        yield
 
 
 def train(folder: Path, *overrides: str, draws: bool = False) -> Path:
@@ -45,7 +55,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def listops(*more: str) -> list[str]:
-    """Overrides for a tiny run on generated list operations."""
+    """Overrides for a tiny run on generated list operations.
+
+    Its cells run as they are, since to compile them takes longer than to train; `model.fuse=null`
+    has them compiled.
+    """
     return [
         "data.train_size=40",
         "data.val_size=12",
@@ -55,6 +69,7 @@ def listops(*more: str) -> list[str]:
         "data.batch_size=8",
         "model.hidden_size=8",
         "model.encoder.size=8",
+        "model.fuse=false",
         "trainer.max_epochs=2",
         *more,
     ]

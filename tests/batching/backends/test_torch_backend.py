@@ -203,7 +203,9 @@ def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
 
     folder = tmp_path / "run"
     trained = graphfold(
-        "train", *listops("trainer.max_epochs=1", "logger=none", f"hydra.run.dir={folder}")
+        "train",
+        *listops("model.fuse=null", "trainer.max_epochs=1", "logger=none"),
+        f"hydra.run.dir={folder}",
     )
     assert "cells: token, pair compiled (torch)" in trained.stdout
     warning = "NaryTreeLSTMCell do not run as native code: no C compiler was found: there is no"

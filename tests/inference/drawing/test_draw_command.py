@@ -12,7 +12,7 @@ from training.tiny_runs import run, train, write_corpora
 import graphfold
 from graphfold.errors import RecordError
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 TREES = "(_ (_ the) (_ film))\n(_ (_ the\n(_ <b>&)\n"
 
 

@@ -204,7 +204,7 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
         cells = [json.loads(row[f"{target}_atom_contributions"]) for target in made.targets]
         assert drawn[row["smiles"]] == cells
     drawn.clear()
-    assert run("train", f"resume={made.folder}") == 0  # it writes the report again
+    assert run("train", f"resume={made.folder}", draws=True) == 0  # it writes the report again
     assert len(drawn) >= 5
     for smiles, (atoms, *_) in drawn.items():
         want = made.contributions("integrated", made.vectors(smiles), 0)[:, 0]

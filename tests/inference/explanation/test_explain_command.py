@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def values(folder: Path) -> Path:
     table = write_molecules(folder / "m.csv")
     columns = "data.target_columns=['a b',c]"
     words = ["data=smiles", "model=dmpnn", f"data.path={table}", columns]
-    return train(folder / "values", *words, *SMALL)
+    return train(folder / "values", *words, *SMALL, draws=True)
 
 
 def explain(run_path: Path, path: Path, output: Path, *words: str) -> list[dict[str, str]]:

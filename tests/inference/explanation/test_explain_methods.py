@@ -25,7 +25,7 @@ from graphfold.inference.explanation.methods import (
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import GraphModel
 
-SMALL = ["model.hidden_size=8", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 SMILES = ["CCO", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "C", "[Na+].[Cl-]", "C/C=C/C#N"]
 RUNS = ["dmpnn", "gin", "classes", "trees"]
 

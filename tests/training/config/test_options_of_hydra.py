@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import copy
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
 from training.tiny_runs import (
     listops,
     read_json,
@@ -59,22 +61,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "job_id"),
+    ("launcher", "job_id", "options"),
     [
-        ("basic", "1"),
-        ("joblib", "train_1"),
-        pytest.param("submitit_local", None, marks=pytest.mark.slow),  # four processes load torch
+        ("basic", "1", []),
+        ("joblib", "train_1", ["hydra.launcher.n_jobs=1"]),  # in this process
+        # Processes of their own, each of which loads torch.
+        pytest.param("joblib", "train_1", [], marks=pytest.mark.slow),
+        pytest.param("submitit_local", None, [], marks=pytest.mark.slow),
     ],
 )
 def test_a_launcher_runs_each_combination_though_one_fails(
     launcher: str,
     job_id: str | None,
+    options: list[str],
     alone: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "trainer.max_epochs=1"]
-    chosen = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path}/s"]
+    chosen = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path}/s", *options]
     name = [] if job_id is None else ["+name_of_job=${hydra:job.id}"]
     assert run("train", "-m", *words, *chosen, *name, "optimizer.lr=1e38,0.01") == 1
     errors = capfd.readouterr().err
@@ -91,44 +96,37 @@ def test_a_launcher_runs_each_combination_though_one_fails(
         assert str(config["name_of_job"]) == job_id
 
 
-#: A package as a user would install it: the first run decides what the second one is given.
-SWEEPER = """
-from hydra.core.config_store import ConfigStore
-from hydra.core.plugins import Plugins
-from hydra.plugins.sweeper import Sweeper
-
-
 class InTurn(Sweeper):
-    def __init__(self, rate):
+    """The first run decides what the second one is given."""
+
+    def __init__(self, rate: float) -> None:
         self.rate = rate
 
-    def setup(self, *, hydra_context, task_function, config):
+    def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    def sweep(self, arguments):
+    def sweep(self, arguments: list[str]) -> None:
         words = [*arguments, f"optimizer.lr={self.rate}"]
         (first,) = self.launcher.launch([words], initial_job_idx=0)
         self.launcher.launch([[*words, f"+score={first.return_value}"]], initial_job_idx=1)
 
 
-node = {"_target_": "hydra_plugins.in_turn.InTurn", "rate": 0.25}
-ConfigStore.instance().store(group="hydra/sweeper", name="in_turn", node=node)
-"""
+@pytest.fixture
+def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweeper, as Hydra finds one in a package `hydra_plugins` when a process begins."""
+    store, name = ConfigStore.instance(), "hydra_plugins.in_turn.InTurn"
+    monkeypatch.setattr(store, "repo", copy.deepcopy(store.repo))
+    store.store(group="hydra/sweeper", name="in_turn", node={"_target_": name, "rate": 0.25})
+    monkeypatch.setitem(Plugins.instance().class_name_to_class, name, InTurn)
 
 
+@pytest.mark.usefixtures("in_turn")
 def test_a_sweeper_of_a_plugin_is_told_the_metric_that_chose_the_epoch(tmp_path: Path) -> None:
-    (tmp_path / "hydra_plugins").mkdir()
-    (tmp_path / "hydra_plugins/in_turn.py").write_text(SWEEPER)
     words = [*listops("logger=none", f"data.cache_dir={tmp_path}/cache"), "trainer.max_epochs=1"]
     chosen = ["hydra/sweeper=in_turn", "hydra.sweeper.rate=0.125", f"hydra.sweep.dir={tmp_path}/s"]
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [sys.executable, "-m", "graphfold", "train", "-m", *words, *chosen],
-        env={**os.environ, "PYTHONPATH": path},
-        check=True,
-    )
+    assert run("train", "-m", *words, *chosen) == 0
     first, second = (yaml.safe_load((tmp_path / f"s/{n}/config.yaml").read_text()) for n in (0, 1))
     assert first["optimizer"]["lr"] == second["optimizer"]["lr"] == 0.125
     assert second["score"] == read_json(tmp_path / "s/0/metrics.json")["val/accuracy"]

@@ -115,7 +115,7 @@ def lines(text: str) -> list[str]:
 def test_training_and_verify_say_that_cells_are_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = train(tmp_path / "run", *listops())
+    folder = train(tmp_path / "run", *listops("model.fuse=null"))
     out, err = capsys.readouterr()
     assert lines(out) == ["cells: token, pair compiled (native)"]
     assert out.index("\ncells: ") < out.index("\nepoch 1/2")
@@ -132,7 +132,7 @@ def test_a_cell_that_is_not_compiled_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "SMALL_FILE", 10_000)
-    folder = train(tmp_path / "run", *listops())
+    folder = train(tmp_path / "run", *listops("model.fuse=null"))
     out, err = capsys.readouterr()
     (line,) = lines(out)
     assert re.fullmatch(r"cells: token, pair as it is \(NaryTreeLSTMCell: .+\)", line)
@@ -167,7 +167,7 @@ def test_fuse_true_demands_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_fuse_false_is_told_without_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(tmp_path / "run", *listops("model.fuse=false"))
+    train(tmp_path / "run", *listops())
     out, err = capsys.readouterr()
     assert lines(out) == ["cells: token, pair as it is (fuse=False)"]
     assert "compiled" not in err
@@ -175,7 +175,7 @@ def test_fuse_false_is_told_without_a_warning(
 
 @COMPILED
 def test_a_model_shows_it(tmp_path: Path) -> None:
-    config = compose(listops(f"data.cache_dir={tmp_path}")).config
+    config = compose(listops("model.fuse=null", f"data.cache_dir={tmp_path}")).config
     data = DataModule(**config.data)
     data.prepare()
     model = make_model(decide(config, data), data)

@@ -12,7 +12,8 @@ from training.tiny_runs import bracket_tree, listops, run, train, write_molecule
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.training.run.checkpoint import Checkpoint
 
-MODEL = ["model.hidden_size=6", "model.encoder.size=5", "trainer.max_epochs=1"]
+SMALL = ["model.fuse=false", "trainer.max_epochs=1"]
+MODEL = ["model.hidden_size=6", "model.encoder.size=5", *SMALL]
 
 #: Weights stay as they are at first.
 FROZEN = ["optimizer.lr=0.0", "seed=2"]
@@ -64,7 +65,7 @@ def test_a_head_of_other_targets_and_other_scales_starts_afresh(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = write_molecules(tmp_path / "m.csv")
-    common = ["data=smiles", f"data.path={table}", "model.hidden_size=8", "trainer.max_epochs=1"]
+    common = ["data=smiles", f"data.path={table}", "model.hidden_size=8", *SMALL]
     first = train(tmp_path / "first", *common, "data.target_columns=[c]")
     capsys.readouterr()
     own = ["data.target_columns=['a b']", *FROZEN, f"init_from={first}"]

@@ -17,6 +17,8 @@ from graphfold.errors import CheckpointError
 from graphfold.training.run import weights as limits
 from graphfold.training.run.weights import SizeLimit
 
+SMALL = ["model.hidden_size=4", "model.fuse=false", "trainer.max_epochs=1"]
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -24,7 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("weights")
     table = write_molecules(folder / "m.csv")
     own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "model=dmpnn"]
-    return train(folder / "run", *own, "model.hidden_size=4", "trainer.max_epochs=1")
+    return train(folder / "run", *own, *SMALL)
 
 
 def edited(path: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -63,7 +65,7 @@ def test_weights_of_another_kind_are_refused_and_named(
     path = edited(finished / "checkpoints" / "best.ckpt", tmp_path / "x.ckpt", change)
     table = finished.parent / "m.csv"
     again = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "model=dmpnn"]
-    again += ["model.hidden_size=4", f"init_from={path}", f"hydra.run.dir={tmp_path}/r"]
+    again += [*SMALL, f"init_from={path}", f"hydra.run.dir={tmp_path}/r"]
     for command in (["evaluate", path], ["predict", path, table], ["train", *again]):
         assert run(*command) == 2
         error = capsys.readouterr().err
