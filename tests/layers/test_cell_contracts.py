@@ -128,9 +128,12 @@ def test_many_nodes_on_many_levels(case):
     torch.testing.assert_close(again, want, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("case", TREES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", every(2, TREES, 1, id=lambda case: case.name))
 def test_every_cell_of_trees_is_compiled(case, backend):
-    """In float32, with gradients and without; in float64 the other tests demand it (fuse=True)."""
+    """In float32, with gradients and without; in float64 the other tests demand it (fuse=True).
+
+    `test_batched_equals_one_node_at_a_time` does so of all cells.
+    """
     dag = many_nodes(case)
     network = case.network().float()  # a warning would be an error
     x = {name: value.detach().float() for name, value in case.features(dag).items()}
@@ -323,7 +326,7 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
 
 
 #: Tests of the engine have such chains, too; 10,000 calls of a cell take seconds.
-@ways(ANY_ARITY, 8, 0)
+@ways(ANY_ARITY, 16, 0)
 def test_ten_thousand_deep(case, fuse):
     names = [node_type.name for node_type in case.schema.types]
     length = 1000 if fuse is False else BIG  # group by group, it is run by tests of the engine

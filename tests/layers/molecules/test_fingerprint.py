@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from hypothesis import given, settings
 from layers.molecule_graphs import BOND, SIZE, atom_features, edge_index, molecules, run
 from torch import Tensor
 
-from graphfold.dag import TypedDAG
+from graphfold.dag import Column, TypedDAG
 from graphfold.layers import FingerprintCell
 
 
@@ -29,12 +31,18 @@ def algorithm_2(cells: list[FingerprintCell], dag: TypedDAG, x: Tensor) -> Tenso
     return torch.stack(written).sum(0)
 
 
+@cache
+def make_cells(columns: tuple[Column, ...], max_degree: int) -> list[FingerprintCell]:
+    """Those of two rounds, which all examples share, since to compile takes longer than to run."""
+    return [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
+
+
 @pytest.mark.parametrize("max_degree", [0, 2, 5])
 @pytest.mark.parametrize("columns", [(), BOND], ids=["atoms", "bonds"])
 @settings(max_examples=5)
 @given(dag=molecules)
 def test_it_equals_the_algorithm(max_degree, columns, dag):
-    cells = [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
+    cells = make_cells(columns, max_degree)
     x = atom_features(dag)
     want = algorithm_2(cells, dag, x)
     torch.testing.assert_close(run(cells, dag, x, rounds=2)["fingerprint"], want)

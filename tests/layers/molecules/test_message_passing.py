@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from layers.molecule_graphs import SCHEMA, SIZE, atom_features, molecules, run
 from strategies import chain
 from torch import nn
+from torch.multiprocessing import start_processes
 from torch.nn import functional
 
 from graphfold.dag import GraphBuilder, split
@@ -22,6 +24,12 @@ CELLS = [
     lambda: GINCell(SIZE, norm="batch"),
     lambda: FingerprintCell(SIZE, 3, norm="batch"),
 ]
+
+
+@cache
+def shared(make):
+    """A cell for all examples, since to compile one takes longer than to run it."""
+    return make()
 
 
 def test_it_normalises_over_all_atoms_of_the_batch():
@@ -49,7 +57,7 @@ def test_a_single_atom_is_normalised_by_the_running_statistics(make):
 @settings(max_examples=5)
 @given(dag=molecules)
 def test_in_evaluation_the_rest_of_the_batch_does_not_matter(make, dag):
-    cell, x = make(), atom_features(dag)
+    cell, x = shared(make).train(), atom_features(dag)
     run(cell, dag, x)  # moves the running statistics
     cell.eval()
     together = run(cell, dag, x)["h"]
@@ -72,12 +80,13 @@ def test_an_unknown_norm_is_an_error():
         GCNCell(SIZE, norm="group")
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_two_processes_normalise_like_one(tmp_path):
     torch.manual_seed(0)
     rows = torch.randn(7, SIZE, dtype=torch.float64)
     weights = torch.linspace(-1, 1, rows.numel(), dtype=torch.float64).view_as(rows)
     torch.save((rows, weights), tmp_path / "rows.pt")
-    torch.multiprocessing.spawn(_normalise_share, (tmp_path,), nprocs=2)
+    start_processes(_normalise_share, (tmp_path,), nprocs=2, start_method="fork")
     norm = nn.BatchNorm1d(SIZE).double()
     rows.requires_grad_()
     out = norm(rows)

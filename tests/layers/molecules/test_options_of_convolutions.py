@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -33,11 +33,17 @@ CELLS = [
 names = [getattr(cell, "func", cell).__name__ for cell in CELLS]
 
 
+@cache
+def make(cell, **options):
+    """A cell that all examples share, since to compile one takes longer than to run it."""
+    return cell(hidden_size=SIZE, **options)
+
+
 @settings(max_examples=3)
 @given(dag=molecules)
 @pytest.mark.parametrize("cell", CELLS, ids=names)
 def test_a_residual_connection_adds_the_old_state(cell, dag):
-    plain, residual = cell(hidden_size=SIZE), cell(hidden_size=SIZE, residual=True)
+    plain, residual = make(cell), make(cell, residual=True)
     residual.load_state_dict(plain.state_dict())
     x = atom_features(dag)
     torch.testing.assert_close(run(residual, dag, x)["h"], run(plain, dag, x)["h"] + x)
@@ -50,7 +56,7 @@ def test_a_residual_connection_adds_the_old_state(cell, dag):
     "cell", [*CELLS, partial(GGNNCell, edge_columns=BOND)], ids=[*names, "GGNNCell"]
 )
 def test_jump_is_the_states_of_all_rounds(cell, way, dag):
-    made = cell(hidden_size=SIZE, jumping=way)
+    made = make(cell, jumping=way)
     x = atom_features(dag)
     states = torch.stack([x, *(run(made, dag, x, rounds)["h"] for rounds in (1, 2, 3))])
     want = states.sum(0) if way == "sum" else states.amax(0)
