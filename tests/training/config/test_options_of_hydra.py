@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -53,6 +55,12 @@ def test_outside_of_train_what_has_no_effect_is_refused(word: str) -> None:
         compose([word])
 
 
+NEEDS_RAY = pytest.mark.skipif(
+    find_spec("hydra_plugins.hydra_ray_launcher") is None,
+    reason="hydra-ray-launcher is not there: it takes no cloudpickle from 3 on, as others need it",
+)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that no launcher started."""
@@ -68,6 +76,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Processes of their own, each of which loads torch.
         pytest.param("joblib", "train_1", [], marks=pytest.mark.slow),
         pytest.param("submitit_local", None, [], marks=pytest.mark.slow),
+        pytest.param("ray", None, [], marks=[pytest.mark.slow, NEEDS_RAY]),
     ],
 )
 def test_a_launcher_runs_each_combination_though_one_fails(
@@ -82,10 +91,12 @@ def test_a_launcher_runs_each_combination_though_one_fails(
     chosen = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path}/s", *options]
     name = [] if job_id is None else ["+name_of_job=${hydra:job.id}"]
     assert run("train", "-m", *words, *chosen, *name, "optimizer.lr=1e38,0.01") == 1
+    if launcher == "ray":
+        import_module("ray").shutdown()  # or it prints on in later tests
     errors = capfd.readouterr().err
     assert f"1 of 2 runs failed: 0 in {tmp_path}/s" in errors
     assert "Traceback" not in errors
-    if launcher != "submitit_local":  # which has files for what is printed
+    if launcher in ("basic", "joblib"):  # others print elsewhere
         assert errors.count("error: ") == 1
     assert not (tmp_path / "s/0/metrics.json").exists()
     assert read_json(tmp_path / "s/1/metrics.json") == read_json(alone / "metrics.json")
@@ -94,6 +105,23 @@ def test_a_launcher_runs_each_combination_though_one_fails(
     if job_id is not None:
         config = yaml.safe_load((tmp_path / "s/1/config.yaml").read_text())
         assert str(config["name_of_job"]) == job_id
+
+
+def test_the_launcher_for_slurm_composes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/several_machines.md gives it; what it starts is tried where there is SLURM."""
+    words = ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=short"]
+    words += ["hydra.launcher.timeout_min=60", "hydra.launcher.cpus_per_task=2"]
+    assert run("train", "--cfg", "hydra", *words, f"hydra.sweep.dir={tmp_path}") == 0
+    config = yaml.safe_load(capsys.readouterr().out)["hydra"]
+    launcher = config["launcher"]
+    assert launcher["_target_"].endswith(".SlurmLauncher")
+    assert launcher["partition"] == "short"
+    assert (launcher["timeout_min"], launcher["cpus_per_task"]) == (60, 2)
+    assert (launcher["nodes"], launcher["tasks_per_node"]) == (1, 1)
+    assert run("train", "--cfg", "hydra", words[0], "hydra.launcher.partitoin=short") == 2
+    assert "partitoin" in capsys.readouterr().err
 
 
 class InTurn(Sweeper):
