@@ -584,10 +584,12 @@ def _(lab):
 
 
 @row.refused("trainer/default.num_nodes", "more machines than a launcher has started processes on")
-def _(lab):
-    with pytest.raises(ConfigError, match="num_nodes is 2, but this process was started by itself"):
-        lab.run("trees", "trainer.num_nodes=2")
-    lab.run("trees", "trainer.num_nodes=1")
+def _(lab, tmp_path):
+    words = ("train", *lab.base("trees"), "trainer.num_nodes=2", f"hydra.run.dir={tmp_path}/run")
+    code, _, errors = lab.command(*words)
+    assert code == 2
+    assert "num_nodes is 2, but this process was started by itself" in errors
+    assert not (tmp_path / "run").exists()
 
 
 # Callbacks and loggers
