@@ -146,7 +146,7 @@ def test_molecules(bench: Bench) -> None:
     ("name", "shapes"),
     thinned(
         [("treefc", "random"), ("trees", "tree_rnn"), ("molecules", "gat,gcn")],
-        [("treefc", "random"), ("trees", "tree_rnn")],
+        [("treefc", "random")],
     ),
 )
 def test_chosen_shapes(name: str, shapes: str, bench: Bench) -> None:

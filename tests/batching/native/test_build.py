@@ -37,6 +37,13 @@ needs_compiler = pytest.mark.skipif(module.compiler() is None, reason="there is 
 is_x86 = platform.machine() in ("x86_64", "AMD64")
 
 
+@pytest.fixture
+def quickly(monkeypatch):
+    """Libraries are built without optimisation, which takes most of the time."""
+    flags = tuple("-O0" if flag.startswith("-O") else flag for flag in FLAGS)
+    monkeypatch.setattr(module, "FLAGS", flags)
+
+
 def fake_compiler(path: Path, script: str) -> str:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -141,13 +148,14 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path):
         command = [sys.executable, "-c", code]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    with ThreadPoolExecutor(3) as pool:
-        assert set(pool.map(run, range(3))) == {str(tmp_path / library_name("float", PLAIN))}
+    with ThreadPoolExecutor(2) as pool:
+        assert set(pool.map(run, range(2))) == {str(tmp_path / library_name("float", PLAIN))}
     assert is_whole(tmp_path / library_name("float", PLAIN))
     assert len(list(tmp_path.iterdir())) == 1
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quickly")
 def test_what_fails_at_the_end_leaves_what_was_there(tmp_path, monkeypatch):
     name = library_name("float", PLAIN)
     (tmp_path / name).write_bytes(b"before")
@@ -166,6 +174,7 @@ def test_what_fails_at_the_end_leaves_what_was_there(tmp_path, monkeypatch):
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is about ELF files")
 def test_what_is_cut_off_is_not_whole(tmp_path):
     content = build("float", PLAIN, tmp_path).read_bytes()
