@@ -59,6 +59,8 @@ def test_importing_graphfold_loads_no_library_of_a_part() -> None:
 def test_a_part_without_its_library_says_what_to_install(
     library: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
+        monkeypatch.delitem(sys.modules, name)  # an earlier test has loaded it
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"graphfold.{library}", raising=False)
     with pytest.raises(ImportError) as error:
