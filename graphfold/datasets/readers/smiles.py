@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from rdkit import Chem
 
 from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
@@ -247,8 +248,11 @@ class SmilesAdapter(Adapter):
 
     def notes(self, dag: TypedDAG) -> list[str]:
         """The number of molecules with dummy atoms, which are read as atoms of no element."""
-        texts = dag.strings("graph", "smiles")
-        count = sum("*" in text.partition("|")[0] for text in texts if text is not None)
+        # The texts one after the other: those of a large corpus stay in their files.
+        texts = enumerate(dag.dictionaries["graph", "smiles"])
+        codes = [code for code, text in texts if "*" in text.partition("|")[0]]
+        with_dummies = torch.tensor(codes, dtype=torch.int64)
+        count = int(torch.isin(dag.graph_column("smiles"), with_dummies).sum())
         if not count:
             return []
         return [

@@ -3,6 +3,8 @@ import gzip
 import itertools
 import math
 import pickle
+import tracemalloc
+from types import SimpleNamespace
 
 import pyarrow
 import pytest
@@ -269,6 +271,21 @@ def test_dummy_atoms_are_noted(tmp_path):
     ]
     none = read(adapter, write(tmp_path, "smiles\nCC\n", "n.csv")).dag
     assert adapter.notes(none) == []
+
+
+def test_dummy_atoms_are_counted_without_holding_all_texts():
+    count = 20_000
+    texts = (f"{'C' * (k % 50)}{'*' * (k % 4 == 0)}" for k in range(count))
+    codes = torch.arange(-1, count // 2)  # not all of the texts are those of these records
+    dag = SimpleNamespace(
+        dictionaries={("graph", "smiles"): texts}, graph_column={"smiles": codes}.get
+    )
+    tracemalloc.start()
+    (note,) = SmilesAdapter().notes(dag)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "stands in 2500 molecules" in note
+    assert peak < 40 * count  # a text takes 70 bytes or more
 
 
 def test_the_bonds_of_a_large_molecule_are_in_the_order_of_the_smiles():
