@@ -67,7 +67,6 @@ from graphfold.training.run.best_and_last import (
 from graphfold.training.run.checkpoint import Checkpoint, common_checkpoint
 from graphfold.training.run.initial_weights import begin_model, make_model
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import Metrics, warn_of_undefined
 
 
@@ -399,10 +398,9 @@ def finish(
     from graphfold.reports.report import write_report  # matplotlib takes a third of the start
 
     with deterministic_algorithms(config.deterministic):
-        note = calibrate(folder.best, data, trusted) if len(data.split.val) else None
+        trained, note = calibrate(folder.best, data, trusted)
         if note is not None:
             print(note, flush=True)
-        trained = TrainedModel.load(folder.best, trusted)
         metrics: Metrics = {}
         rows: dict[str, EvalRows] = {}
         for part in ("val", "test"):

@@ -22,11 +22,15 @@ from graphfold.files import write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
 from graphfold.inference.places import Place, check_place, made_here
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.uncertainty.calibration import Calibration, fit_calibration, shortage
+from graphfold.layers.uncertainty.calibration import (
+    Calibration,
+    calibration_of,
+    fit_calibration,
+    shortage,
+)
 from graphfold.layers.uncertainty.conformal import conformal_rank
 from graphfold.metrics.interval import is_inside
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
-from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.console import (
     describe_data,
     describe_positive,
@@ -35,7 +39,7 @@ from graphfold.training.console import (
     metrics_table,
 )
 from graphfold.training.process.process import prepare_process
-from graphfold.training.run.checkpoint import DEVIATIONS, Checkpoint
+from graphfold.training.run.checkpoint import DEVIATIONS
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
 from graphfold.training.scoring import (
@@ -46,8 +50,12 @@ from graphfold.training.scoring import (
 )
 
 
-def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> str | None:
-    """Calibrates the predictions of a checkpoint as its config says, and writes it back.
+def calibrate(
+    path: Path, data: DataModule, trusted: Collection[str] = ()
+) -> tuple[TrainedModel, str | None]:
+    """Loads a checkpoint, calibrates its predictions as its config says, and writes it back.
+
+    Without records to validate on nothing is calibrated.
 
     Args:
         path: the checkpoint; an earlier calibration in it is replaced.
@@ -55,29 +63,33 @@ def calibrate(path: Path, data: DataModule, trusted: Collection[str] = ()) -> st
         trusted: third-party packages that may be imported.
 
     Returns:
-        What was done, or what there were too few records for; None if nothing was asked for.
+        The model; what was done, or what there were too few records for, None if nothing was asked
+        for.
 
     Raises:
         ConfigError: if the method is not for what the model predicts.
     """
-    checkpoint = Checkpoint.load(path)
-    settings = read_stored_config(checkpoint.config, path).calibration
-    if settings.method == "none":
-        return None
+    trained = TrainedModel.load(path, trusted)
+    settings, checkpoint = trained.config.calibration, trained.checkpoint
+    if settings.method == "none" or not len(data.split.val):
+        return trained, None
     if checkpoint.calibration or checkpoint.schema_number < DEVIATIONS:
         number = max(checkpoint.schema_number, DEVIATIONS)
         checkpoint = replace(checkpoint, calibration={}, schema_number=number)
         write_bytes(path, checkpoint.encode())
-    trained = TrainedModel.load(path, trusted)
+        trained = replace(trained, checkpoint=checkpoint, calibration=None)
     rows = trained.score(data, "val")
     how = settings.method, settings.level, settings.sets
     fitted = fit_calibration(trained.head, *how, rows.prediction, rows.target)
     notes = [shortage(trained.head, *how, rows.prediction, rows.target)]
     if fitted is not None:
-        write_bytes(path, replace(checkpoint, calibration=fitted.state()).encode())
+        checkpoint = replace(checkpoint, calibration=fitted.state())
+        write_bytes(path, checkpoint.encode())
         notes.insert(0, fitted.description)
+        calibration = calibration_of(trained.head, checkpoint.calibration)
+        trained = replace(trained, checkpoint=checkpoint, calibration=calibration)
     told = [note for note in notes if note]
-    return "\n".join(told) or None
+    return trained, "\n".join(told) or None
 
 
 #: What is so unlikely that it is no chance.
