@@ -126,6 +126,11 @@ class Split:
             )
         total = sum(file.num_records for file in files)
         numbers = torch.cat([self.train, self.val, self.test])
+        if len(numbers) != total:
+            raise DataError(
+                f"the split of the run divides {len(numbers)} records, but there are {total}. "
+                "Restore its files, or train again."
+            )
         wrong = numbers[(numbers < 0) | (numbers >= total)]
         if len(wrong):
             raise DataError(

@@ -26,13 +26,24 @@ def content(table: Path) -> dict[str, Any]:
     return loaded
 
 
+#: In place of a key that is taken away.
+GONE = object()
+
+#: The form that splits had before number 4.
+EARLIER = {"parts": GONE, "train": [0], "val": [1], "test": [2]}
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        ("split", {"train": "x"}),
-        ("split", {"train": [0.5, "a"]}),
-        ("split", {"val": [10**6]}),
-        ("split", {"test": [-1]}),
+        ("split", {"parts": 3}),
+        ("split", {"parts": "012"}),
+        ("split", {"parts": 30 * "3"}),
+        ("split", {"parts": 30 * "é"}),
+        ("split", {**EARLIER, "train": "x"}),
+        ("split", {**EARLIER, "train": [0.5, "a"]}),
+        ("split", {**EARLIER, "val": [10**6]}),
+        ("split", {**EARLIER, "test": [-1]}),
         ("split", {"files": 3}),
         ("split", {"files": [{"size": 1}]}),
         ("spec", {"source": 1}),
@@ -57,6 +68,7 @@ def test_a_changed_part_is_told(
     own = content[part]
     is_json = isinstance(own, str)
     changed = {**(json.loads(own) if is_json else own), **change}
+    changed = {name: value for name, value in changed.items() if value is not GONE}
     _refuse({**content, part: json.dumps(changed) if is_json else changed}, table, tmp_path, capsys)
 
 
