@@ -102,9 +102,7 @@ class TypedDAG:
 
     def nodes_of_type(self, name: str) -> Tensor:
         """[num_nodes_of_type] the nodes of one type, in node order."""
-        if self.on_cpu is not None:
-            return self._moved(self.on_cpu.nodes_of_type(name))
-        return torch.nonzero(self.op_type == self.schema.type_index(name)).view(-1)
+        return self._find_nodes(frozenset([self.schema.type_index(name)]))[0]
 
     def nodes_of_types(self, types: Collection[int]) -> tuple[Tensor, Tensor]:
         """The nodes of some types, in node order, and where those of each graph begin.

@@ -71,15 +71,10 @@ class RowIndex:
 
 def select_rows(values: Tensor, index: Tensor | RowIndex) -> Tensor:
     """[num_edges, ...] `values[index]`."""
-    rows = index.rows if isinstance(index, RowIndex) else index
+    index = index if isinstance(index, RowIndex) else RowIndex(index)
     if values.is_cpu or not values.requires_grad:
-        return values.index_select(0, rows)  # one after another on a CPU, so always alike
-    readers = (
-        index.readers(len(values))
-        if isinstance(index, RowIndex)
-        else sort_readers(index, len(values))
-    )
-    return gather_rows(values, rows, *readers)
+        return values.index_select(0, index.rows)  # one after another on a CPU, so always alike
+    return gather_rows(values, index.rows, *index.readers(len(values)))
 
 
 def sum_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:

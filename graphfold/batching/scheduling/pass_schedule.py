@@ -101,19 +101,17 @@ class PassSchedule:
     @kept_property
     def reader_edge(self) -> Tensor:
         """[num_edges] the edges' positions, sorted by the row they read."""
-        return self._readers[0]
+        return self.child_index.readers(self.num_rows + 1)[0]
 
     @kept_property
     def reader_ptr(self) -> Tensor:
         """[num_rows + 2] where the readers of each row begin; row 0 first."""
-        return self._readers[1]
+        return self.child_index.readers(self.num_rows + 1)[1]
 
     @kept_property
-    def _readers(self) -> tuple[Tensor, Tensor]:
-        if self.on_cpu is None:
-            return sort_readers(self.child_row, self.num_rows + 1)
-        found, device = (self.host.reader_edge, self.host.reader_ptr), self.row.device
-        return found[0].to(device, non_blocking=True), found[1].to(device, non_blocking=True)
+    def child_index(self) -> RowIndex:
+        """`child_row`, with the edges that read each row."""
+        return RowIndex(self.child_row, None if self.on_cpu is None else self.on_cpu.child_index)
 
     @kept_property
     def reader(self) -> Tensor:

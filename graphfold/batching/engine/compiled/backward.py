@@ -78,7 +78,7 @@ class CompiledBackward:
 
     def _is_filled(self, kind: str, op_types: Sequence[int]) -> bool:
         """True if some types write all that is read of a kind of gradient."""
-        plan = self._plan
+        plan = self._plan.host  # a GPU would sort its rows to say how many follow
         if kind == "previous_grad" and plan.following is not None:
             return sum(map(plan.count_rows, op_types)) == len(plan.following[1])
         if kind in ("edge_grad", "node_grad", "weighted_grad"):
