@@ -10,8 +10,9 @@ names. All take half an hour for a mutant that lives; with `--near` they are lef
 
 Mutants that no test can tell from the code (a comment's worth of a change, a faster path that gives
 the same) are among the survivors, so the figure is compared with that of another version at the
-same seed and count. FOLDER/mutants.jsonl has a line for each: place, change, end, seconds; mutants
-that are in it already are not run again.
+same seed and count. FOLDER/mutants.jsonl has a line for each: place, change, end (with the test
+that failed: it should pass without the mutant), seconds; mutants that are in it already are not run
+again.
 """
 
 from __future__ import annotations
@@ -168,8 +169,8 @@ def run(
     workers: int,
     is_near: bool = False,
     limit: float | None = None,
-) -> str:
-    """The end of a mutant in a copy of the repository: killed, or survived."""
+) -> tuple[str, str]:
+    """The end of a mutant in a copy of the repository: killed or survived, and what failed."""
     copy = Path(os.environ.get("TMPDIR", "/tmp")) / f"mutant-{os.getpid()}"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "demo", "runs"))
     try:
@@ -180,13 +181,19 @@ def run(
             environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
             try:
                 done = subprocess.run(
-                    command, cwd=copy, env=environment, capture_output=True, timeout=limit
+                    command,
+                    cwd=copy,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=limit,
                 )
             except subprocess.TimeoutExpired:  # a loop that does not end
-                return "killed"
+                return "killed", "time"
             if done.returncode not in (0, 5):  # 5: no test is there
-                return "killed"
-        return "survived"
+                failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", done.stdout, re.MULTILINE)
+                return "killed", failed[1] if failed else done.stdout[-300:]
+        return "survived", ""
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
@@ -210,8 +217,9 @@ def main() -> int:
         if (mutant.path, mutant.line, mutant.after) in known:
             continue
         begin = time.monotonic()
-        end = run(mutant, text, args.tests, args.workers, args.near, args.limit)
-        ends.append({**asdict(mutant), "end": end, "seconds": round(time.monotonic() - begin)})
+        end, by = run(mutant, text, args.tests, args.workers, args.near, args.limit)
+        seconds = round(time.monotonic() - begin)
+        ends.append({**asdict(mutant), "end": end, "by": by, "seconds": seconds})
         with log.open("a") as file:
             file.write(json.dumps(ends[-1]) + "\n")
         print(f"{end}: {mutant.path}:{mutant.line}: {mutant.before} -> {mutant.after}", flush=True)
