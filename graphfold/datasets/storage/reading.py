@@ -33,6 +33,9 @@ CHUNK_SIZE = 256
 #: Where Linux says how much time on cores a container has: "200000 100000" is that of two cores.
 CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
 
+#: Held by a worker while it makes no call.
+_OUTSIDE = threading.Lock()
+
 
 @dataclass(frozen=True)
 class Job(Generic[Result]):
@@ -231,7 +234,11 @@ def pickled_call(adapter: Adapter, path: Path, function: Callable[..., Any], *gi
 def _call(function_and_arguments: bytes) -> Any:
     """Makes a call in a worker."""
     function, arguments = pickle.loads(function_and_arguments)
-    return function(*arguments)
+    _OUTSIDE.release()
+    try:
+        return function(*arguments)
+    finally:
+        _OUTSIDE.acquire()
 
 
 def _until_it_breaks_off(
@@ -247,11 +254,17 @@ def _until_it_breaks_off(
 def _start_worker(parent: int, stop: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
     torch.set_num_threads(1)
+    _OUTSIDE.acquire()
     threading.Thread(target=_die_with, args=(parent, stop), daemon=True).start()
 
 
 def _die_with(parent: int, stop: Connection) -> None:
-    """Ends this process when it is to stop, or its parent is gone, even by kill -9."""
-    while os.getppid() == parent and not stop.poll(1):
-        pass
+    """Ends this process when it is to stop, or its parent is gone, even by kill -9.
+
+    It stops during a call only: a result of which a part is sent would keep the parent waiting for
+    the rest, for ever.
+    """
+    while os.getppid() == parent:
+        if stop.poll(1) and _OUTSIDE.acquire(timeout=1):
+            break
     os._exit(1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
 
@@ -161,6 +164,29 @@ class CountsRecords(PostfixAdapter):
         for record in super().records(path):
             self.cut.append(record.line)
             yield record
+
+
+def works(parent: int, stop: Connection, results: Connection) -> None:
+    reading._start_worker(parent, stop)
+    results.send("the first half")
+    time.sleep(1)
+    results.send("the second half")
+    reading._call(pickle.dumps((time.sleep, (60,))))
+    results.send("nobody waits for this one")
+
+
+def test_a_worker_that_stops_has_sent_its_result() -> None:
+    """Who waits for the rest of a result would wait for ever."""
+    context = multiprocessing.get_context(reading.start_method())
+    (stop, stopping), (results, sent) = context.Pipe(duplex=False), context.Pipe(duplex=False)
+    worker = context.Process(target=works, args=(os.getpid(), stop, sent))
+    worker.start()
+    assert results.recv() == "the first half"
+    stopping.send(True)
+    worker.join()
+    assert worker.exitcode == 1
+    assert results.poll() and results.recv() == "the second half"
+    assert not results.poll()
 
 
 def test_few_chunks_are_in_flight(tmp_path: Path) -> None:
