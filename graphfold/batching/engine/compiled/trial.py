@@ -22,6 +22,7 @@ from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.segment import NATIVE
 from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.passes import Rounds
 from graphfold.batching.scheduling.plan import plan_pass
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
@@ -123,24 +124,16 @@ class PassTrial(Trial):
     in_rounds = False
 
     def _make(self, most: int) -> None:
-        cell, size = self.cell, self.size
-        rng, arity, num_sources = np.random.default_rng(size + most), cell.arity, 4
-        counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
-        ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
-        child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
-        op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
-        nodes = CellInputs.of_nodes(op_type, 2)
+        plan = _plan(self.cell.arity, self.size, most, self.signature.device)
         self._inputs = PassInputs(
-            plan=plan_pass(nodes, Edges.from_csr(ptr, child), op_type.copy()).map_tensors(
-                lambda tensor: tensor.to(self.signature.device)
-            ),
-            cells={_TRIED: cell},
+            plan=plan,
+            cells={_TRIED: self.cell},
             x={_TRIED: self._x()},
-            given=self._states(num_sources + size + 1),
+            given=self._states(plan.num_rows + 1),
             absent={},
             shared=self._shared(),
             kernel=NATIVE,
-            **self._edges(_TRIED, int(counts.sum())),
+            **self._edges(_TRIED, len(plan.edge)),
         )
 
     def run_compiled(self, compiled: CompiledCell) -> list[Tensor]:
@@ -151,6 +144,18 @@ class PassTrial(Trial):
 
     def _in_order(self, states: Mapping[str, Tensor]) -> list[Tensor]:
         return [states[name] for name in self._inputs.fields]
+
+
+@cache
+def _plan(arity: int | None, size: int, most: int, device: torch.device) -> PassSchedule:
+    """Nodes that have so many children, or any number up to `most`, among four without a cell."""
+    rng, num_sources = np.random.default_rng(size + most), 4
+    counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
+    ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
+    child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
+    op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
+    plan = plan_pass(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), op_type.copy())
+    return plan.map_tensors(lambda tensor: tensor.to(device))
 
 
 _SCHEMA = Schema((NodeType("node"),), relations=(EdgeType("link"),))
