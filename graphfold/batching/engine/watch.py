@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
 from itertools import chain
+from logging import Logger
 from operator import attrgetter
+from types import FunctionType, MethodType, ModuleType
 
 import torch
 from torch import Tensor, nn
 
 from graphfold._torch import has_global_hooks
-from graphfold.batching.engine.watched.kinds import is_same
+from graphfold.batching.engine.watched.kinds import (
+    ARRAYS,
+    CACHED,
+    has_hidden_state,
+    is_plain,
+    is_same,
+    value_of,
+)
 from graphfold.batching.engine.watched.snapshot import Snapshot
 from graphfold.batching.engine.watched.walk import Unwatchable, Walk
 
@@ -62,6 +73,31 @@ class Watch:
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
             return False  # something is gone, or changes at this moment
 
+    def form(self) -> Hashable | None:
+        """All of it as a value: what code makes of a cell, it makes of all that have the same form.
+
+        Objects that have been looked into are numbers, in the order in which the walk comes to
+        them; what lies in modules and classes is itself. None for a cell with more than that: with
+        tensors that it has not registered, or objects that do not show all they are.
+        """
+        objects = [get() for get, _ in self._reads]
+        natures = [_nature(value) for value in objects]
+        if self._tensors.has_others or None in natures:
+            return None
+        numbers: dict[int, int] = {}
+        for number, value in enumerate(objects):
+            numbers.setdefault(id(value), number)
+
+        def form_of(part: object) -> Hashable:
+            return value_of(part) if is_plain(part) else numbers.get(id(part), _Itself(part))
+
+        parts = (read(value) for value, (_, read) in zip(objects, self._reads, strict=True))
+        return (
+            tuple(map(_Itself, natures)),
+            tuple(tuple(map(form_of, own)) for own in parts),
+            tuple(self._found),
+        )
+
     def snapshot(self) -> Snapshot:
         """All of it that code can change, for a short time."""
         return Snapshot(value for value in (get() for get in self._held) if value is not None)
@@ -83,6 +119,35 @@ class Watch:
         )
 
 
+class _Itself:
+    """An object that is equal to no other, whatever its class says of that."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+#: Their parts are all that there is to know; so they are of objects whose state is in attributes.
+_SHOWN = (nn.Module, dict, list, tuple, set, frozenset, MethodType, partial, weakref.ref, *ARRAYS)
+#: What stands in modules and classes, and is the same for all cells.
+_COMMON = (type, ModuleType, Logger, property, staticmethod, classmethod, cached_property, CACHED)
+
+
+def _nature(value: object) -> object | None:
+    """What objects of one form have in common besides their parts; None if that is too little."""
+    if isinstance(value, FunctionType):
+        return value.__code__
+    kind = type(value)
+    if issubclass(kind, _COMMON):
+        return value
+    return kind if issubclass(kind, _SHOWN) or not has_hidden_state(kind) else None
+
+
 class _Tensors:
     """Reads the kinds of tensors, and which of them are one and the same.
 
@@ -98,6 +163,11 @@ class _Tensors:
         self._modules = [get for get in modules if get()._parameters or get()._buffers]
         self._others = others
 
+    @property
+    def has_others(self) -> bool:
+        """Whether there are tensors that no module holds."""
+        return bool(self._others)
+
     def __call__(self) -> tuple[object, ...]:
         tensors: list[Tensor | None] = [get() for get in self._others]
         for get in self._modules:
@@ -106,5 +176,5 @@ class _Tensors:
             tensors += own["_buffers"].values()
         known = [tensor for tensor in tensors if tensor is not None]
         ids = list(map(id, known))
-        shared = list(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
-        return list(map(type, tensors)), list(map(_KIND, known)), shared
+        shared = tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
+        return tuple(map(type, tensors)), tuple(map(_KIND, known)), shared

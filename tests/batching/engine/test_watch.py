@@ -383,6 +383,27 @@ def _as_before():
     del SCALES[1:], PARENTS[:], CLOSURES[:]
 
 
+#: Changes after which a cell cannot be watched at all.
+UNWATCHABLE = ("hook", "dead parent", "global gone")
+#: Changes after which code finds something else that is the same to it.
+ALIKE = ("list of a module", "another module")
+#: Changes of what no form tells: tensors of no module, objects that hide something.
+FORMLESS = ("another tensor", "shape of a tensor", "attribute of a tensor", "attribute of a number")
+FORMLESS += ("deque", "method of a list", "integer of an enumeration", "integer for an enumeration")
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if name not in UNWATCHABLE])
+def test_a_changed_cell_has_another_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, change = CHANGES[name]
+    cell = make()
+    before = Watch(cell).form()
+    change(cell, monkeypatch)
+    after = Watch(cell).form()
+    assert (before is None) == (name in FORMLESS)
+    if before is not None:
+        assert (before == after) == (name in ALIKE)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, change = CHANGES[name]
@@ -391,5 +412,5 @@ def test_a_change_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch.is_unchanged()
     change(cell, monkeypatch)
     assert not watch.is_unchanged()
-    if name not in ("hook", "dead parent", "global gone"):
+    if name not in UNWATCHABLE:
         assert Watch(cell).is_unchanged()

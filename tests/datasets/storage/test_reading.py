@@ -185,7 +185,8 @@ def test_a_worker_that_stops_has_sent_its_result() -> None:
     stopping.send(True)
     worker.join()
     assert worker.exitcode == 1
-    assert results.poll() and results.recv() == "the second half"
+    assert results.poll()
+    assert results.recv() == "the second half"
     assert not results.poll()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -55,6 +55,11 @@ class Known(NamedTuple):
 
 
 _KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
+#: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
+#: that is loaded or made again.
+_OF_FORM: dict[tuple[str, Signature, Hashable], Known] = {}
+#: How much of that is remembered.
+MAX_FORMS = 64
 _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
@@ -194,6 +199,7 @@ def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]
 def forget_programs(cells: Iterable[Cell]) -> None:
     """Has the cells traced and tried again when they are next used."""
     with _COMPILING:
+        _OF_FORM.clear()
         for cell in cells:
             _KNOWN.pop(cell, None)
 
@@ -250,14 +256,31 @@ class _Signatures:
 
 
 def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
+    """The result of compiling a cell, or of one of the same form."""
+    try:
+        watch = Watch(cell)
+    except Unwatchable as reason:
+        return Known(None, str(reason))
+    _require_on(cell, signature.device)
+    form = watch.form()
+    key = backend.name, signature, form
+    found = None if form is None else _OF_FORM.get(key)
+    if found is None:
+        found = _compile_anew(cell, signature, backend, trial, watch)
+    if form is not None:
+        _OF_FORM.pop(key, None)
+        while len(_OF_FORM) >= MAX_FORMS:
+            del _OF_FORM[next(iter(_OF_FORM))]
+        _OF_FORM[key] = found
+    return found._replace(watch=watch)
+
+
+def _compile_anew(
+    cell: Cell, signature: Signature, backend: Backend, trial: type[Trial], watch: Watch
+) -> Known:
+    before = watch.snapshot()
     # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        try:
-            watch = Watch(cell)
-        except Unwatchable as reason:
-            return Known(None, str(reason))
-        before = watch.snapshot()
-        _require_on(cell, signature.device)
         try:
             compiled = compile_cell(cell, signature, backend)
             check(cell, compiled, signature, trial)
@@ -265,11 +288,11 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
                 raise Untraceable("it changes what it reads, such as an attribute, while it runs")
         except Untraceable as reason:
             before.restore()
-            return Known(None, str(reason), watch, is_traced=isinstance(reason, Unwritable))
+            return Known(None, str(reason), is_traced=isinstance(reason, Unwritable))
         except BaseException:
             before.restore()
             raise
-    return Known(compiled, "", watch)
+    return Known(compiled)
 
 
 def _require_on(cell: Cell, device: torch.device) -> None:

@@ -11,6 +11,7 @@ import re
 import sys
 import types
 import weakref
+from collections.abc import Hashable
 
 import numpy as np
 import torch
@@ -43,6 +44,8 @@ _STATELESS = (
     torch.finfo,
     torch.iinfo,
 )
+#: The class of functions that remember their results.
+CACHED = type(functools.lru_cache(int))
 #: What Python's own, written in C, hold can be read from them all the same.
 _SHOWN = (
     *(int, float, complex, str, bytes),  # those that derive from them
@@ -52,7 +55,7 @@ _SHOWN = (
     classmethod,
     property,
     slice,
-    type(functools.lru_cache(int)),
+    CACHED,
     weakref.ref,
 )
 #: Of these the bytes are looked at.
@@ -85,6 +88,13 @@ def is_same(one: object, other: object) -> bool:
         elif repr(one) != repr(other):
             return False
     return True
+
+
+def value_of(plain: object) -> Hashable:
+    """A plain value as what code can see of it, see `is_same`."""
+    if type(plain) is tuple:
+        return tuple(map(value_of, plain))
+    return type(plain), repr(plain)
 
 
 def is_constant(module_name: object) -> bool:

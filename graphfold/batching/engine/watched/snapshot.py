@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping
 from types import CellType, FunctionType
@@ -11,10 +10,8 @@ from typing import Any
 from torch import nn
 
 from graphfold.batching.engine.watched.code import names_of
-from graphfold.batching.engine.watched.kinds import is_constant_class, members_of
+from graphfold.batching.engine.watched.kinds import CACHED, is_constant_class, members_of
 from graphfold.batching.engine.watched.parts import ABSENT
-
-_CACHED = type(functools.lru_cache(int))
 
 
 class Snapshot:
@@ -45,7 +42,7 @@ class Snapshot:
             return
         if kind is FunctionType:
             self._add_function(value)
-        elif kind is _CACHED:
+        elif kind is CACHED:
             self._add_cache(value)
         elif issubclass(kind, dict):
             self._add_mapping(value)

@@ -120,6 +120,57 @@ def test_a_change_is_followed(name, network, dag):
         assert not torch.equal(after["h"], before["h"])
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_a_copy_is_followed(name, network, dag):
+    """Copies have one program as long as they have one form."""
+    before = assert_right(network, dag)
+    other = copy.deepcopy(network)
+    CHANGES[name](other)
+    assert_right(other, dag)
+    torch.testing.assert_close(assert_right(network, dag), before, rtol=0, atol=0)
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[str]:
+    """The classes of the cells that are compiled, with their copies in float64."""
+    found, compile_cell = [], choice.compile_cell
+
+    def noted(cell, *rest):
+        found.append(type(cell).__name__)
+        return compile_cell(cell, *rest)
+
+    monkeypatch.setattr(choice, "compile_cell", noted)
+    monkeypatch.setattr(choice, "_OF_FORM", {})
+    return found
+
+
+def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
+    assert_right(network, dag)
+    assert compiled.count("Changeable") == 1
+    one, other, changed = copy.deepcopy(network), copy.deepcopy(network), copy.deepcopy(network)
+    del network
+    gc.collect()
+    assert_right(one, dag)
+    with torch.no_grad():
+        word(other).linear.weight.zero_()
+    assert_right(other, dag)
+    assert compiled.count("Changeable") == 1
+    word(changed).factor = 3.0
+    assert_right(changed, dag)
+    assert compiled.count("Changeable") == 2
+    one.recompile()
+    assert_right(one, dag)
+    assert compiled.count("Changeable") == 3
+
+
+def test_what_is_remembered_of_forms_is_bounded(network, dag, monkeypatch):
+    monkeypatch.setattr(choice, "MAX_FORMS", 3)
+    for factor in range(6):
+        word(network).factor = float(factor)
+        assert_right(network, dag)
+    assert len(choice._OF_FORM) <= 3
+
+
 def test_a_changed_attribute_and_back(network, dag):
     before = assert_right(network, dag)
     for factor in (0.5, 2.0):
