@@ -71,8 +71,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
-without_triton = pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
+without_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed"
+)
 
 
 @pytest.fixture(
@@ -144,6 +145,12 @@ def _process_as_before() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
+
+
+@pytest.fixture
+def own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that change the compiler: cells of other tests have no part in what it makes."""
+    monkeypatch.setattr(choice, "_OF_FORM", {})
 
 
 @pytest.fixture(autouse=True, scope="session")

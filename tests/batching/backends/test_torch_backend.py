@@ -99,6 +99,7 @@ def test_a_backend_that_cannot_run_here_is_refused() -> None:
         run(network)
 
 
+@pytest.mark.usefixtures("own_programs")
 def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     def unwritable(reason: str) -> Callable[..., None]:
         def write(*_: object) -> None:

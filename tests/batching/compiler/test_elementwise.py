@@ -195,6 +195,7 @@ CLAMPS = {
 }
 
 
+@pytest.mark.usefixtures("own_programs")
 @pytest.mark.parametrize("rule", CLAMPS)
 def test_the_limits_of_clamp_by_the_rules_of_two_torches(rule, monkeypatch):
     is_flat, by_number, by_tensor = CLAMPS[rule]

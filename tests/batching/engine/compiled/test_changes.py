@@ -131,7 +131,7 @@ def test_a_change_of_a_copy_is_followed(name, network, dag):
 
 
 @pytest.fixture
-def compiled(monkeypatch) -> list[str]:
+def compiled(monkeypatch, own_programs) -> list[str]:
     """The classes of the cells that are compiled, with their copies in float64."""
     found, compile_cell = [], choice.compile_cell
 
@@ -140,7 +140,6 @@ def compiled(monkeypatch) -> list[str]:
         return compile_cell(cell, *rest)
 
     monkeypatch.setattr(choice, "compile_cell", noted)
-    monkeypatch.setattr(choice, "_OF_FORM", {})
     return found
 
 
@@ -163,6 +162,7 @@ def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
     assert compiled.count("Changeable") == 3
 
 
+@pytest.mark.usefixtures("own_programs")
 def test_what_is_remembered_of_forms_is_bounded(network, dag, monkeypatch):
     monkeypatch.setattr(choice, "MAX_FORMS", 3)
     for factor in range(6):
