@@ -6,6 +6,7 @@ import builtins
 import datetime
 import decimal
 import dis
+import importlib
 import io
 import os
 import sys
@@ -262,6 +263,14 @@ def entries_to_follow(kind: type, names: Collection[str], is_made: bool) -> list
 
 def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
+
+
+def has(module: ModuleType, name: str) -> bool:
+    """True if a module of Python has an attribute, or would load it and code may not have it."""
+    place = f"{module.__name__}.{name}"
+    if place in _CHANGING_MODULES:  # NumPy loads numpy.random when somebody asks for it
+        importlib.import_module(place)
+    return name in vars(module)
 
 
 def parts_of_module(module: ModuleType, names: Iterable[str]) -> Parts:

@@ -156,7 +156,7 @@ class Walk:
         for identity, followed in list(self._followed.items()):
             found = self.held[identity]()
             if isinstance(found, ModuleType):
-                names = [n for n in self._names if n in vars(found) and n not in followed]
+                names = [n for n in self._names if n not in followed and code.has(found, n)]
                 if names:
                     self._add(found, code.parts_of_module(found, names), found.__name__)
             else:

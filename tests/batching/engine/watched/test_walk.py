@@ -5,15 +5,20 @@ from __future__ import annotations
 import ctypes
 import itertools
 import multiprocessing
+import os
 import random
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import watch_cells
 from torch import nn
 from watch_cells import (
     KEPT,
@@ -97,3 +102,23 @@ def test_what_cannot_be_watched_is_said(name: str) -> None:
     cell = make()
     with pytest.raises(Unwatchable, match=message):
         Watch(cell)
+
+
+def test_a_module_that_numpy_has_not_loaded_yet_is_refused() -> None:
+    code = """
+import sys
+import watch_cells
+from graphfold.batching.engine.watch import Watch
+assert "numpy.random" not in sys.modules
+Watch(watch_cells.Plain(watch_cells.by_numpy))
+"""
+    path = os.pathsep.join(map(str, [Path(watch_cells.__file__).parent, *sys.path]))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Unwatchable: it reads " in done.stderr
+    assert "random numbers of NumPy cannot be watched" in done.stderr
