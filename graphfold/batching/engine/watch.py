@@ -74,7 +74,7 @@ class Watch:
             return False  # something is gone, or changes at this moment
 
     def form(self) -> Hashable | None:
-        """All of it as a value: what code makes of a cell, it makes of all that have the same form.
+        """The same as a value: what code makes of a cell, it makes of all that have this form.
 
         Objects that have been looked into are numbers, in the order in which the walk comes to
         them; what lies in modules and classes is itself. None for a cell with more than that: with
@@ -139,7 +139,7 @@ _COMMON = (type, ModuleType, Logger, property, staticmethod, classmethod, cached
 
 
 def _nature(value: object) -> object | None:
-    """What objects of one form have in common besides their parts; None if that is too little."""
+    """The rest that objects of one form have in common; None if parts and this are too little."""
     if isinstance(value, FunctionType):
         return value.__code__
     kind = type(value)
@@ -165,7 +165,7 @@ class _Tensors:
 
     @property
     def has_others(self) -> bool:
-        """Whether there are tensors that no module holds."""
+        """True if there are tensors that no module holds."""
         return bool(self._others)
 
     def __call__(self) -> tuple[object, ...]:
