@@ -41,13 +41,15 @@ def test_hydra_reads_back_every_value(value: object) -> None:
     assert type(override.value()) is type(value)
 
 
-def test_it_trains_as_the_command_does(tmp_path: Path) -> None:
+def test_it_trains_as_the_command_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*listops(), f"data.cache_dir={tmp_path}/cache", "logger=none"]
     by_command = train(tmp_path / "command", *listops())
     pairs = (word.partition("=") for word in words)
     mapping = {key: yaml.safe_load(value) for key, _, value in pairs}
     threads = torch.get_num_threads()
+    capsys.readouterr()
     by_words = graphfold.train(words, tmp_path / "words")
+    assert f"training in {tmp_path / 'words'}\n" in capsys.readouterr().out
     by_mapping = graphfold.train(mapping, folder=tmp_path / "mapping")
     assert torch.get_num_threads() == threads
     assert by_words.folder == tmp_path / "words"

@@ -118,6 +118,15 @@ def test_arrays_and_tables_hold_the_same_numbers(molecules: Path, new: Path, fol
     assert table["reason"] == [row["reason"] for row in rows]
 
 
+def test_without_an_output_the_table_is_printed(
+    molecules: Path, new: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table_of(molecules, new, folder / "written.csv")
+    capsys.readouterr()
+    assert run("fingerprint", molecules, new) == 0
+    assert capsys.readouterr().out == (folder / "written.csv").read_text()
+
+
 def test_reasons_that_an_array_has_no_room_for_are_told(
     molecules: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,14 @@ def test_a_search_ends_with_a_config_that_trains(
     assert own == read_json(tmp_path / "t" / "trials" / best["trial"] / "metrics.json")
     for name in ("predictions.csv", "split.csv"):
         assert (tmp_path / "t" / "trials" / best["trial"] / name).is_file()
+
+
+def test_the_plot_has_a_panel_for_trials_and_each_dimension(tmp_path: Path, quick: Any) -> None:
+    quick(lambda number, config: float(number))
+    search = ["optimizer.lr=0.01,0.02", "model.hidden_size=4,8", "data.batch_size=2,4"]
+    assert run("tune", *words(tmp_path, *search, "tune.trials=3", "tune.warmup_epochs=0")) == 0
+    picture = (tmp_path / "t" / "trials.svg").read_text()
+    assert len(re.findall(r'id="axes_\d+"', picture)) == 4
 
 
 def test_failed_and_stopped_trials_are_recorded(

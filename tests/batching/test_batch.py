@@ -1,0 +1,15 @@
+"""A batch: graphs and the schedule that was built for them."""
+
+from __future__ import annotations
+
+import torch
+from engine_cells import make_batch, make_network, random_dag
+
+
+def test_a_batch_that_is_on_a_device_is_itself_there() -> None:
+    batch = make_batch(random_dag(1, 0), make_network())
+    assert batch.to("cpu") is batch
+    moved = batch.to(torch.device("meta"))
+    assert moved is not batch
+    assert moved.dag.op_type.is_meta
+    assert moved.schedule.passes[0].row.is_meta
