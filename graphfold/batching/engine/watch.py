@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from logging import Logger
 from operator import attrgetter
@@ -80,7 +80,7 @@ class Watch:
         them; what lies in modules and classes is itself. None for a cell with more than that: with
         tensors that it has not registered, or objects that do not show all they are.
         """
-        objects = [get() for get, _ in self._reads]
+        objects = [get() for get, _ in (*self._reads, *self._facts)]
         natures = [_nature(value) for value in objects]
         if self._tensors.has_others or None in natures:
             return None
@@ -91,7 +91,7 @@ class Watch:
         def form_of(part: object) -> Hashable:
             return value_of(part) if is_plain(part) else numbers.get(id(part), _Itself(part))
 
-        parts = (read(value) for value, (_, read) in zip(objects, self._reads, strict=True))
+        parts = (read(get()) for get, read in self._reads)
         return (
             tuple(map(_Itself, natures)),
             tuple(tuple(map(form_of, own)) for own in parts),
@@ -132,10 +132,13 @@ class _Itself:
         return id(self._value)
 
 
-#: Their parts are all that there is to know; so they are of objects whose state is in attributes.
-_SHOWN = (nn.Module, dict, list, tuple, set, frozenset, MethodType, partial, weakref.ref, *ARRAYS)
-#: What stands in modules and classes, and is the same for all cells.
-_COMMON = (type, ModuleType, Logger, property, staticmethod, classmethod, cached_property, CACHED)
+#: Of these, as of objects that keep all they have in attributes, the parts are all there is.
+_SHOWN: tuple[type, ...] = (
+    *(nn.Module, dict, list, tuple, set, frozenset, weakref.ref, *ARRAYS),
+    *(MethodType, partial, property, staticmethod, classmethod, CACHED),
+)
+#: These are the same for all cells.
+_COMMON = (type, ModuleType, Logger)
 
 
 def _nature(value: object) -> object | None:

@@ -105,6 +105,47 @@ def test_what_is_no_change(name: str) -> None:
     assert watch.is_unchanged()
 
 
+def tensorless() -> Cell:
+    """A cell with much of that, and a form."""
+    cell = Plain(
+        by_call,
+        items=[1, 2.0, math.nan, (1, (2.0, "a")), {1: {2}}, range(3), torch.Size([2])],
+        holders=(Slotted(2.0), Bare(), Record(), Pair([2.0], 1.0), KEPT, Scaler),
+        functions=[torch.tanh, F.relu, np.tanh, np.sum, math.exp, decorated, cached],
+        others=[logger, np.float32(1.5), np.dtype("f4"), np.ones(2)],
+        parts=nn.ModuleDict({"a": nn.Dropout(0.1), "b": nn.GRUCell(2, 2), "n": nn.LayerNorm(2)}),
+    )
+    cell.number, cell.text, cell.pair = 2.5, "ab", (1.5, (math.nan, "x"))
+    cell.me, cell.bound = weakref.ref(cell), functools.lru_cache(cell.train)
+    return cell
+
+
+@pytest.mark.parametrize("name", [name for name in HARMLESS if "tensor" not in name])
+def test_what_is_no_change_leaves_the_form(name: str) -> None:
+    cell = tensorless()
+    form = Watch(cell).form()
+    assert form is not None
+    HARMLESS[name](cell)
+    assert Watch(cell).form() == form
+    assert hash(Watch(cell).form()) == hash(form)
+
+
+def test_cells_that_are_made_alike_have_one_form() -> None:
+    one, other = tensorless(), tensorless()
+    assert Watch(one).form() == Watch(other).form()
+    other.bound = functools.lru_cache(other.eval)
+    assert Watch(one).form() != Watch(other).form()
+
+
+def test_a_form_keeps_no_cell() -> None:
+    cell = tensorless()
+    form, kept = Watch(cell).form(), weakref.ref(cell)
+    del cell
+    gc.collect()
+    assert form is not None
+    assert kept() is None
+
+
 def test_a_change_taken_back_is_none() -> None:
     cell = Plain(scale=2.0, items=[1])
     watch = Watch(cell)
@@ -182,6 +223,8 @@ def test_cells_of_graphfold_can_be_watched(case: Any) -> None:
         if isinstance(cell, Cell):
             watch = Watch(cell)
             assert watch.is_unchanged()
+            assert watch.form() == Watch(copy.deepcopy(cell)).form()
+            assert watch.form() is not None
             cell.eval()
             assert not watch.is_unchanged()
             cell.train()
