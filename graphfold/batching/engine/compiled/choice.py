@@ -58,8 +58,8 @@ _KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDic
 #: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
 #: that is loaded or made again.
 _OF_FORM: dict[tuple[str, Signature, Hashable], Known] = {}
-#: How much of that is remembered.
-MAX_FORMS = 64
+#: How much of that is remembered, some 30 kB each.
+MAX_FORMS = 256
 _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
 
