@@ -261,6 +261,7 @@ def test_rows_of_output_nodes() -> None:
     [
         (lambda graph: graph.nodes[:-1], r":1: node 4 of the graph has no row\."),
         (lambda graph: [graph.nodes[1], *graph.nodes], r":1: node 1 of the graph has a row too"),
+        (lambda graph: graph.nodes[: 3 if len(graph.nodes) < 5 else 5], r":2: node 3 of the graph"),
     ],
 )
 def test_every_node_needs_one_row(pick: Any, message: str) -> None:

@@ -91,6 +91,13 @@ def hooked(cell: Odd, h: Tensor) -> Tensor:
     return h
 
 
+def seen_change(cell: Odd, h: Tensor) -> Tensor:
+    h = h * 2
+    first = h[:, :2]
+    h.add_(1)
+    return h * first.sum(1, keepdim=True)
+
+
 def counted(cell: Odd, h: Tensor) -> Tensor:
     cell.calls = getattr(cell, "calls", 0) + 1
     return h * 2
@@ -102,6 +109,7 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "group size": (of_size, "its code depends on how many nodes are in a group"),
     "other precision": (in_half, "it converts to torch.bfloat16"),
     "integers": (with_integers, "it converts to torch.int64"),
+    "a change of what is seen elsewhere": (seen_change, "of which there are views"),
     "across nodes": (lambda cell, h: h - 0 * h.mean(0), "across the nodes of a group"),
     "unknown": (lambda cell, h: torch.cumsum(h, 1), "cumsum.*native code does not have"),
     "running statistics": (lambda cell, h: cell.norm.eval()(h), "does not have|changes"),
