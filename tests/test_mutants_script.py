@@ -53,7 +53,10 @@ def test_a_mutant_is_killed_by_a_test_that_fails(script, monkeypatch, tmp_path) 
     monkeypatch.setenv("TMPDIR", str(tmp_path.parent))
     found = {m.after: (m, t) for m, t in script.mutants_of(tmp_path / "graphfold" / "f.py")}
     ends = {after: script.run(*found[after], ["tests"], 0) for after in ("(a - 1)", "(a >= 2)")}
-    assert ends == {"(a - 1)": "killed", "(a >= 2)": "survived"}
+    assert ends == {
+        "(a - 1)": ("killed", "tests/test_f.py::test_f"),
+        "(a >= 2)": ("survived", ""),
+    }
 
 
 def test_the_nearest_tests_come_first_and_may_be_all(script, tmp_path) -> None:
@@ -82,4 +85,4 @@ def test_a_mutant_that_does_not_end_is_killed(script, monkeypatch, tmp_path) -> 
     (tmp_path / "tests" / "test_f.py").write_text("def test_f():\n    while True: pass\n")
     monkeypatch.setenv("TMPDIR", str(tmp_path.parent))
     mutant = next(script.mutants_of(tmp_path / "graphfold" / "f.py"))
-    assert script.run(*mutant, ["tests"], 0, limit=5) == "killed"
+    assert script.run(*mutant, ["tests"], 0, limit=5) == ("killed", "time")

@@ -33,8 +33,8 @@ CHUNK_SIZE = 256
 #: Where Linux says how much time on cores a container has: "200000 100000" is that of two cores.
 CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
 
-#: Held by a worker while it makes no call.
-_OUTSIDE = threading.Lock()
+#: Held by a worker while it makes no call, and set when it is to make no more.
+_OUTSIDE, _STOPPING = threading.Lock(), threading.Event()
 
 
 @dataclass(frozen=True)
@@ -234,6 +234,8 @@ def pickled_call(adapter: Adapter, path: Path, function: Callable[..., Any], *gi
 def _call(function_and_arguments: bytes) -> Any:
     """Makes a call in a worker."""
     function, arguments = pickle.loads(function_and_arguments)
+    if _STOPPING.is_set():
+        os._exit(1)
     _OUTSIDE.release()
     try:
         return function(*arguments)
@@ -261,10 +263,12 @@ def _start_worker(parent: int, stop: Connection) -> None:
 def _die_with(parent: int, stop: Connection) -> None:
     """Ends this process when it is to stop, or its parent is gone, even by kill -9.
 
-    It stops during a call only: a result of which a part is sent would keep the parent waiting for
-    the rest, for ever.
+    It stops during a call or before one: a result of which a part is sent would keep the parent
+    waiting for the rest, for ever.
     """
     while os.getppid() == parent:
-        if stop.poll(1) and _OUTSIDE.acquire(timeout=1):
-            break
+        if stop.poll(1):
+            _STOPPING.set()
+            if _OUTSIDE.acquire(timeout=1):
+                break
     os._exit(1)

@@ -171,8 +171,7 @@ def works(parent: int, stop: Connection, results: Connection) -> None:
     results.send("the first half")
     time.sleep(1)
     results.send("the second half")
-    reading._call(pickle.dumps((time.sleep, (60,))))
-    results.send("nobody waits for this one")
+    reading._call(pickle.dumps((results.send, ("of another call",))))
 
 
 def test_a_worker_that_stops_has_sent_its_result() -> None:
