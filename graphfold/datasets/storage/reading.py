@@ -254,7 +254,8 @@ def _until_it_breaks_off(
 
 
 def _start_worker(parent: int, stop: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C for all
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent answers them for all
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     _OUTSIDE.acquire()
     threading.Thread(target=_die_with, args=(parent, stop), daemon=True).start()
@@ -263,12 +264,12 @@ def _start_worker(parent: int, stop: Connection) -> None:
 def _die_with(parent: int, stop: Connection) -> None:
     """Ends this process when it is to stop, or its parent is gone, even by kill -9.
 
-    It stops during a call or before one: a result of which a part is sent would keep the parent
-    waiting for the rest, for ever.
+    What it sends it may send whole, for which a second is long: of a result that is cut off, the
+    parent would wait for the rest, for ever.
     """
     while os.getppid() == parent:
         if stop.poll(1):
             _STOPPING.set()
-            if _OUTSIDE.acquire(timeout=1):
-                break
+            _OUTSIDE.acquire(timeout=1)
+            break
     os._exit(1)

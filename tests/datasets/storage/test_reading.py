@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -166,19 +167,24 @@ class CountsRecords(PostfixAdapter):
             yield record
 
 
-def works(parent: int, stop: Connection, results: Connection) -> None:
+def works(parent: int, stop: Connection, results: Connection, is_called: bool) -> None:
     reading._start_worker(parent, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent's business
+        os.kill(os.getpid(), number)
     results.send("the first half")
-    time.sleep(1)
+    time.sleep(0.5)
     results.send("the second half")
-    reading._call(pickle.dumps((results.send, ("of another call",))))
+    if is_called:
+        reading._call(pickle.dumps((results.send, ("of another call",))))
+    time.sleep(60)
 
 
-def test_a_worker_that_stops_has_sent_its_result() -> None:
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_worker_that_stops_has_sent_its_result(is_called: bool) -> None:
     """Who waits for the rest of a result would wait for ever."""
     context = multiprocessing.get_context(reading.start_method())
     (stop, stopping), (results, sent) = context.Pipe(duplex=False), context.Pipe(duplex=False)
-    worker = context.Process(target=works, args=(os.getpid(), stop, sent))
+    worker = context.Process(target=works, args=(os.getpid(), stop, sent, is_called))
     worker.start()
     assert results.recv() == "the first half"
     stopping.send(True)
