@@ -133,7 +133,7 @@ class _Itself:
 
 
 #: Of these, as of objects that keep all they have in attributes, the parts are all there is.
-_SHOWN: tuple[type, ...] = (
+_ALL_IN_PARTS: tuple[type, ...] = (
     *(nn.Module, dict, list, tuple, set, frozenset, weakref.ref, *ARRAYS),
     *(MethodType, partial, property, staticmethod, classmethod, CACHED),
 )
@@ -148,7 +148,7 @@ def _nature(value: object) -> object | None:
     kind = type(value)
     if issubclass(kind, _COMMON):
         return value
-    return kind if issubclass(kind, _SHOWN) or not has_hidden_state(kind) else None
+    return kind if issubclass(kind, _ALL_IN_PARTS) or not has_hidden_state(kind) else None
 
 
 class _Tensors:

@@ -137,6 +137,15 @@ def test_cells_that_are_made_alike_have_one_form() -> None:
     assert Watch(one).form() != Watch(other).form()
 
 
+def test_values_of_any_depth_have_a_form() -> None:
+    one, same, other = (
+        Plain(items=functools.reduce(lambda inner, _: (inner,), range(5000), value))
+        for value in (1, 1, True)
+    )
+    assert Watch(one).form() == Watch(same).form()
+    assert Watch(one).form() != Watch(other).form()
+
+
 def test_a_form_keeps_no_cell() -> None:
     cell = tensorless()
     form, kept = Watch(cell).form(), weakref.ref(cell)

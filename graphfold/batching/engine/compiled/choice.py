@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -188,12 +188,16 @@ def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]
             found = found._replace(retries=known.retries + 1)
             if found.retries >= MAX_RETRIES:
                 found = found._replace(watch=None)
-        own = _KNOWN.setdefault(cell, {})
-        own.pop(key, None)
-        while len(own) >= MAX_KNOWN:
-            del own[next(iter(own))]
-        own[key] = found
+        _remember(_KNOWN.setdefault(cell, {}), key, found, MAX_KNOWN)
         return found
+
+
+def _remember(known: dict[Any, Known], key: Hashable, found: Known, most: int) -> None:
+    """Notes a result as the newest, and forgets the oldest where there are too many."""
+    known.pop(key, None)
+    while len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = found
 
 
 def forget_programs(cells: Iterable[Cell]) -> None:
@@ -268,10 +272,7 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
     if found is None:
         found = _compile_anew(cell, signature, backend, trial, watch)
     if form is not None:
-        _OF_FORM.pop(key, None)
-        while len(_OF_FORM) >= MAX_FORMS:
-            del _OF_FORM[next(iter(_OF_FORM))]
-        _OF_FORM[key] = found
+        _remember(_OF_FORM, key, found, MAX_FORMS)
     return found._replace(watch=watch)
 
 

@@ -78,23 +78,21 @@ def is_plain(value: object) -> bool:
 
 def is_same(one: object, other: object) -> bool:
     """True if two plain values are equal in all that code can see."""
-    stack = [(one, other)]
-    while stack:
-        one, other = stack.pop()
-        if type(one) is not type(other):
-            return False
-        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-            stack += zip(one, other, strict=True)
-        elif repr(one) != repr(other):
-            return False
-    return True
+    return value_of(one) == value_of(other)
 
 
 def value_of(plain: object) -> Hashable:
-    """A plain value as what code can see of it, see `is_same`."""
-    if type(plain) is tuple:
-        return tuple(map(value_of, plain))
-    return type(plain), repr(plain)
+    """A plain value as what code can see of it: tuples by their sizes, before what is in them."""
+    found: list[Hashable] = []
+    stack = [plain]
+    while stack:
+        value = stack.pop()
+        if type(value) is tuple:
+            found.append((tuple, len(value)))
+            stack += value
+        else:
+            found.append((type(value), repr(value)))
+    return tuple(found)
 
 
 def is_constant(module_name: object) -> bool:
