@@ -78,9 +78,11 @@ def packing_folder(stored: Path) -> Iterator[Path]:
     One process at a time is within, the others wait for it. What a killed one left is removed.
     """
     folder = _growing(stored)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = None
     while lock is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir()
         try:
             lock = _locked(folder)
         except OSError:  # a file system without locks: each packs for itself
@@ -110,14 +112,13 @@ def _growing(stored: Path) -> Path:
 
 def _locked(folder: Path) -> int | None:
     """The folder, opened and locked; None if the process before removed it."""
-    with ExitStack() as stack:
+    with suppress(FileNotFoundError), ExitStack() as stack:
         lock = os.open(folder, os.O_RDONLY)
         stack.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), folder.stat()):
-                stack.pop_all()
-                return lock
+        if os.path.samestat(os.fstat(lock), folder.stat()):
+            stack.pop_all()
+            return lock
     return None
 
 

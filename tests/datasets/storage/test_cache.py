@@ -81,3 +81,27 @@ def test_clear_leaves_what_is_being_written(tmp_path: Path) -> None:
     assert cache.clear(tmp_path) == 35
     assert [path.name for path in tmp_path.iterdir()] == [".packing-1"]
     assert cache.clear(tmp_path / "absent") == 0
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+def test_a_folder_that_another_process_removes_meanwhile_is_made_again(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there for `mkdir`, or was made by it, and gone a moment later."""
+    inner, meanwhile = getattr(os, call), [True]
+
+    def late(path: Path, *given: int, **named: int) -> int | None:
+        if Path(path).name.startswith(".packing") and meanwhile:
+            meanwhile.pop()
+            if call == "mkdir":
+                raise FileExistsError(path)
+            Path(path).rmdir()
+        result: int | None = inner(path, *given, **named)
+        return result
+
+    monkeypatch.setattr(os, call, late)
+    with cache.packing_folder(tmp_path / "cache" / "a.graphs") as folder:
+        assert [*folder.parent.iterdir()] == [folder]
+        assert folder.name == ".packing-a"
+    assert not meanwhile
+    assert not folder.exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
+from processes import wait_until_gone
 
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.readers.spec import AdapterSpec
@@ -65,10 +66,14 @@ def read(files: list[Path]) -> Counter[str]:
     return Counter(line.split()[0] for line in lines)
 
 
+def readers(files: list[Path]) -> set[int]:
+    """The processes that have read files since `read` was asked last."""
+    return {int(line.split()[1]) for line in (files[0].parent / "log").read_text().splitlines()}
+
+
 def test_each_file_is_packed_by_a_process_of_its_own(files: list[Path], tmp_path: Path) -> None:
     apart = pack_all(files)
-    pids = {line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
-    assert str(os.getpid()) not in pids
+    assert os.getpid() not in readers(files)
     assert read(files) == {file.name: 1 for file in files}
     assert [corpus.dag.num_graphs for corpus in apart] == [20 + k for k in range(NUM_FILES)]
     assert [corpus.dag.place(3) for corpus in apart] == [(str(file), 4) for file in files]
@@ -93,13 +98,11 @@ def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
 def test_the_first_bad_record_is_raised_and_whole_files_stay(files: list[Path]) -> None:
     for number in (3, 5):
         write_expressions(files[number], ["1", "x"])
-    start = time.monotonic()
     with pytest.raises(RecordError, match=r"f3\.txt:2: 'x' is no number"):
         pack_all(files, SLOW)
-    assert time.monotonic() - start < 5
+    for pid in readers(files):
+        wait_until_gone(pid)
     read(files)
-    time.sleep(1.5)  # the processes are gone
-    assert read(files) == {}
     write_expressions(files[3], ["1"])
     packed = pack_all(files, SLOW, on_error="skip")
     assert not {"f0.txt", "f1.txt", "f2.txt"} & read(files).keys()
@@ -119,7 +122,8 @@ def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path, workers: in
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    time.sleep(1.5)  # the other processes end with it
+    for pid in readers(files):
+        wait_until_gone(pid)
     whole = {path.stem[:2] for path in tmp_path.glob("cache/*.graphs")}
     assert 2 <= len(whole) < NUM_FILES
     read(files)

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
+from processes import wait_until_gone
 
 from graphfold.dag import GraphBuilder, collate
 from graphfold.dag.compare import difference
@@ -214,20 +215,7 @@ print(next(pids), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    worker = int(done.stdout)
-    for _ in range(100):
-        if not _is_alive(worker):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"worker {worker} outlived its parent")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    wait_until_gone(int(done.stdout))
 
 
 def test_available_cores() -> None:
