@@ -152,6 +152,11 @@ class FC(Layer):
         """The size of the output."""
         return self.num_units_out
 
+    @property
+    def drops_out(self) -> bool:
+        """True if it draws random numbers in training."""
+        return any((p or 1) < 1 for p in (self.input_keep_prob, self.output_keep_prob))
+
     def build(self, kind: ResultType) -> None:
         if not isinstance(kind, TensorType) or not kind.is_floating_point:
             dtype = kind.dtype if isinstance(kind, TensorType) else kind

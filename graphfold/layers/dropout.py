@@ -79,8 +79,13 @@ _DROPOUTS = (
 
 
 def drops_out(module: nn.Module) -> bool:
-    """True for a module of torch or of ours that is there to drop something out in training."""
-    return isinstance(module, _DROPOUTS) and module.p > 0
+    """True for a module that drops something out in training.
+
+    One that is there for nothing else has a probability; any other one says so, as `drops_out`.
+    """
+    if isinstance(module, _DROPOUTS):
+        return module.p > 0
+    return bool(getattr(module, "drops_out", False))
 
 
 def _mask(like: Tensor, shape: Sequence[int], keep: float) -> Tensor:

@@ -22,7 +22,6 @@ from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sour
 from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray
-from graphfold.dag.typed_dag import kept_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +37,20 @@ class Schedule:
         structure: `TypedDAG.structure` of the graphs.
         sources: by op type, the nodes whose inputs cells are given; None for all nodes.
         class_of: [num_nodes] the class of each node; None if each is a class of its own.
+        unrolled: the passes that are rounds of message passing, each as one pass.
     """
 
     passes: tuple[PassSchedule, ...]
     built_for: tuple[Pass, ...]
     structure: int
-    sources: tuple[Sources, ...] | None = None
-    class_of: Tensor | None = None
+    sources: tuple[Sources, ...] | None
+    class_of: Tensor | None
+    unrolled: tuple[UnrolledRounds | None, ...]
 
     @property
     def is_shared(self) -> bool:
         """True if equal nodes are computed once, if there are any."""
         return self.sources is not None
-
-    @kept_property
-    def unrolled(self) -> tuple[UnrolledRounds | None, ...]:
-        """The passes that are rounds of message passing, each as one pass."""
-        return tuple(unroll(plan) if plan.rounds else None for plan in self.passes)
 
     def rows(self, index: int) -> Tensor:
         """[num_nodes] the row of each node in a pass."""
@@ -64,17 +60,14 @@ class Schedule:
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
         sources, class_of = self.sources, self.class_of
-        copy = Schedule(
+        return Schedule(
             tuple(plan.map_tensors(function) for plan in self.passes),
             self.built_for,
             self.structure,
             None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
             None if class_of is None else function(class_of),
+            tuple(rounds and rounds.map_tensors(function) for rounds in self.unrolled),
         )
-        if any(not plan.row.is_cpu for plan in copy.passes):  # elsewhere nothing is unrolled
-            moved = (rounds and rounds.map_tensors(function) for rounds in self.unrolled)
-            vars(copy)["unrolled"] = tuple(moved)
-        return copy
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
         """A copy on `device`."""
@@ -117,19 +110,21 @@ def build_schedule(
         SchemaError: if a pass names a relation that the schema lacks.
     """
     op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
-    if not share:
+    sources, class_of = None, None
+    if share:
+        equal = deduplicate(dag, passes) if equal is None else equal
+        sources, inputs = find_sources(op_type, num_types, equal)
+        classes = None if equal.final.are_single else equal.final
+        class_of = None if classes is None else torch.from_numpy(classes.inverse)
+        own = [
+            _build_pass(dag, item, policy, inputs, classes, depth, stages)
+            for item, depth, stages in zip(passes, equal.depth, equal.rounds, strict=True)
+        ]
+    else:
         inputs = CellInputs.of_nodes(op_type, num_types)
-        own = tuple(_build_pass(dag, item, policy, inputs) for item in passes)
-        return Schedule(own, tuple(passes), dag.structure)
-    equal = deduplicate(dag, passes) if equal is None else equal
-    sources, inputs = find_sources(op_type, num_types, equal)
-    classes = None if equal.final.are_single else equal.final
-    plans = (
-        _build_pass(dag, item, policy, inputs, classes, depth, stages)
-        for item, depth, stages in zip(passes, equal.depth, equal.rounds, strict=True)
-    )
-    class_of = None if classes is None else torch.from_numpy(classes.inverse)
-    return Schedule(tuple(plans), tuple(passes), dag.structure, sources, class_of)
+        own = [_build_pass(dag, item, policy, inputs) for item in passes]
+    unrolled = tuple(unroll(plan) if plan.rounds else None for plan in own)
+    return Schedule(tuple(own), tuple(passes), dag.structure, sources, class_of, unrolled)
 
 
 def _build_pass(

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching import Network, States
-from graphfold.blocks.layers import FC
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
@@ -222,8 +221,6 @@ def _is_known(function: Callable[..., Any]) -> bool:
 
 def _draws(module: nn.Module) -> bool:
     """True if a module draws random numbers in training."""
-    if isinstance(module, FC):
-        return any((p or 1) < 1 for p in (module.input_keep_prob, module.output_keep_prob))
     if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
         return module.dropout > 0
     return drops_out(module) or isinstance(module, nn.RReLU)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from layers.test_graph_model import TREES, batch_of, tree_model
 
+import graphfold.blocks as td
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import (
@@ -224,6 +225,19 @@ def test_dropout_samples_differ_and_come_again() -> None:
     torch.testing.assert_close(predicted.parts["std"], each.std(1))
     assert not can_share(model)
     assert can_share(inner)
+
+
+def test_a_layer_of_blocks_drops_out_in_samples() -> None:
+    inner = tree_model().eval()
+    layer = td.FC(5, None, input_keep_prob=0.5)
+    layer.build(td.TensorType([inner.head.layers[-1].in_features]))
+    inner.head.layers[-1] = layer.eval()
+    batch = batch_of(tree(), inner)
+    assert Ensemble([inner], 10).eval()(batch).std(1).min() > 0
+    assert inner(batch).equal(inner(batch))
+    layer.input_keep_prob = 1.0
+    with pytest.raises(ConfigError, match="nothing in this one drops out"):
+        Ensemble([inner], 10)
 
 
 def test_samples_of_an_ensemble_are_a_mixture_of_mixtures() -> None:
