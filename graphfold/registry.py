@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
@@ -115,7 +115,7 @@ class Registry:
         name = getattr(part, "__name__", type(part).__name__)
         if self.base is None:
             return None if callable(part) else f"a {name} is there. Name {self._a_part()}."
-        base = import_part(self.base, self.kind)
+        base = self._base
         if self.is_instance:
             fault = f"no {base.__name__} is there, but {name}. {self.advice}"
             return None if isinstance(part, base) else fault
@@ -125,6 +125,11 @@ class Registry:
             absent = ", ".join(sorted(vars(part)["__abstractmethods__"]))
             return f"{name} lacks {absent}. Write them, or name a class that has them."
         return None
+
+    @cached_property
+    def _base(self) -> Any:
+        assert self.base is not None
+        return import_part(self.base, self.kind)
 
     def _a_part(self) -> str:
         """The thing that the path of a user's own part leads to, in words."""

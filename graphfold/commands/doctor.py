@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 
+from graphfold.commands.loading import loading
+
 HELP = "show versions, processor, GPU, native library and cache, and what is wrong"
 USAGE = "graphfold doctor [options]"
 
@@ -24,8 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line per fact, then one per fault; or what was freed."""
-    from graphfold.errors import count_of
-    from graphfold.training.process.doctor import clear_cache, facts
+    with loading():
+        from graphfold.errors import count_of
+        from graphfold.training.process.doctor import clear_cache, facts
 
     if args.clear_cache:
         print(clear_cache())

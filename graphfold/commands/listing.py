@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from graphfold.commands.loading import loading
 from graphfold.commands.options import add_config_dir, add_trust
 
 HELP = "name what can be chosen: experiments, data, models, metrics and more"
@@ -23,9 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints one block per kind, one line per name."""
     from graphfold.errors import ConfigError
-    from graphfold.training.config.listing import format_choices, list_choices, options_page
 
     if args.config_dir is not None and not args.config_dir.is_dir():
         raise ConfigError(f"{args.config_dir}: no such folder. Give --config-dir a folder.")
-    print(options_page() if args.markdown else format_choices(list_choices(args.config_dir)))
+    with loading():  # naming the parts of a kind imports them
+        from graphfold.training.config.listing import format_choices, list_choices, options_page
+
+        text = options_page() if args.markdown else format_choices(list_choices(args.config_dir))
+    print(text)
     return 0

@@ -330,7 +330,7 @@ def check(config: TrainingConfig, trusted: Collection[str]) -> DataModule | None
         from graphfold.training.config.check_parts import check_parts
         from graphfold.training.config.trust import TRAINED, refuse_untrusted
 
-    if stored is None:
-        return check_parts(config)
+        if stored is None:
+            return check_parts(config)  # torch's compiler comes with the first optimizer
     refuse_untrusted(stored.mapping, trusted, TRAINED)
     return None

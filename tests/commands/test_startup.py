@@ -109,3 +109,17 @@ def test_batching_is_imported_with_torch_alone() -> None:
     code = f"import sys, graphfold.batching; print([n for n in {names!r} if n in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_collector_leaves_alone_what_stays() -> None:
+    """Neither what was loaded is gone over again, nor anything when the process ends."""
+    code = """
+import atexit, gc
+from graphfold.cli import main
+atexit.register(lambda: print(len(gc.get_objects()) < 1000))
+main(["list"])
+frozen = gc.get_freeze_count()
+print(frozen > 100_000, gc.isenabled())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-2:] == ["True True", "True"]
