@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
@@ -81,7 +81,7 @@ class Registry:
             )
         place = setting or f"{self.kind} '{name}'"
         part = import_part(names.get(name, name), place)
-        if fault := self._fault(part):
+        if fault := self._fault(part, self._find_base()):
             raise ConfigError(f"{place}: {fault}")
         return part
 
@@ -107,15 +107,17 @@ class Registry:
             return {}
         module = importlib.import_module(self.home)
         names = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
-        parts = {name: getattr(module, name) for name in names}
-        return {name: f"{self.home}:{name}" for name, p in parts.items() if not self._fault(p)}
+        parts, base = {name: getattr(module, name) for name in names}, self._find_base()
+        return {n: f"{self.home}:{n}" for n, part in parts.items() if not self._fault(part, base)}
 
-    def _fault(self, part: Any) -> str | None:
+    def _find_base(self) -> Any:
+        return None if self.base is None else import_part(self.base, self.kind)
+
+    def _fault(self, part: Any, base: Any) -> str | None:
         """The sentences that say why an object is no part of this kind; None if it is one."""
         name = getattr(part, "__name__", type(part).__name__)
-        if self.base is None:
+        if base is None:
             return None if callable(part) else f"a {name} is there. Name {self._a_part()}."
-        base = self._base
         if self.is_instance:
             fault = f"no {base.__name__} is there, but {name}. {self.advice}"
             return None if isinstance(part, base) else fault
@@ -125,11 +127,6 @@ class Registry:
             absent = ", ".join(sorted(vars(part)["__abstractmethods__"]))
             return f"{name} lacks {absent}. Write them, or name a class that has them."
         return None
-
-    @cached_property
-    def _base(self) -> Any:
-        assert self.base is not None
-        return import_part(self.base, self.kind)
 
     def _a_part(self) -> str:
         """The thing that the path of a user's own part leads to, in words."""
