@@ -39,6 +39,9 @@ LARGE = 1 << 27
 #: Records whose columns of whole graphs are looked at together, in a large corpus.
 FACTS_CHUNK = 1 << 16
 
+#: The nodes of a batch that is only scored, unless as many records as a step has are more.
+SCORED_NODES = 1 << 13
+
 
 class DataModule:
     """A corpus, split, encoded and served in planned batches.
@@ -53,6 +56,10 @@ class DataModule:
         corpus, adapter, path, variant: what is read, see `DataSettings`.
         **settings: the other fields of `DataSettings`, and options of the adapter (`smiles_column`,
             `num_classes`) or of a corpus that is made on the spot.
+
+    Attributes:
+        scored_batch_size: the records that are scored at once; None for so many as have some
+            `SCORED_NODES` nodes, or as a step has.
 
     Raises:
         ConfigError: if there is nothing to read, or a name, an option or a value is wrong.
@@ -76,6 +83,7 @@ class DataModule:
         self.on_error = self.settings.on_error
         self.num_workers = self.settings.num_workers
         self.batch_size = self.settings.batch_size
+        self.scored_batch_size: int | None = None
         self.max_nodes = self.settings.max_nodes
         self.policy = self.settings.policy
         self.share = self.settings.share
@@ -290,7 +298,8 @@ class DataModule:
             passes: the passes of the model.
             policy: how to plan them; None for that of the settings. "auto" plans a few batches in
                 trial, and `loader.calls` says what came of it.
-            rank: which of `world_size` processes this is; each gets batches of `batch_size`.
+            rank: which of `world_size` processes this is; each gets batches of `batch_size`, or of
+                `scored_batch_size` if they are not shuffled.
             world_size: how many processes share the part; no record is in two of them.
             shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`); by
                 default for train only. Otherwise it is that of the files.
@@ -314,12 +323,13 @@ class DataModule:
             numbers = torch.arange(len(numbers))
         elif self._stored is not None:
             read = partial(self.select, encoded=True)
+        shuffle = part == "train" if shuffle is None else shuffle
         sampler = BatchSampler(
             numbers,
             num_nodes[numbers],
-            self.batch_size,
+            self.batch_size if shuffle else self._scored_together(num_nodes[numbers]),
             self.max_nodes,
-            part == "train" if shuffle is None else shuffle,
+            shuffle,
             self.settings.seed if seed is None else seed,
             rank,
             world_size,
@@ -328,6 +338,17 @@ class DataModule:
         loader = GraphLoader(dataset, sampler, pin_memory)
         loader.choose_policy(policy or self.policy)
         return loader
+
+    def _scored_together(self, num_nodes: Tensor) -> int:
+        """The records of a batch that is only scored: it has no gradients, which take the memory.
+
+        Args:
+            num_nodes: [num_records] of each record.
+        """
+        if self.scored_batch_size is not None:
+            return self.scored_batch_size
+        mean = num_nodes.double().mean().item() if len(num_nodes) else 1.0
+        return max(self.batch_size, int(SCORED_NODES / max(mean, 1.0)))
 
     @property
     def inferred_options(self) -> dict[str, Any]:

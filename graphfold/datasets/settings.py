@@ -49,7 +49,8 @@ class DataSettings:
         stratify_by: the target or feature whose values are the labels of stratified; by default the
             only target of integers.
 
-        batch_size: the most graphs in a batch.
+        batch_size: the most graphs in a batch that is trained; batches that are only scored are
+            larger.
         max_nodes: the most nodes in a batch; None for any number.
         policy: which nodes run together, see `graphfold.batching.scheduling.policies`; "auto" takes
             the one that needs the fewest calls of cells.

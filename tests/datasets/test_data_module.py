@@ -17,6 +17,7 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 from graphfold.batching import Up
 from graphfold.dag import validate
 from graphfold.dag.compare import difference
+from graphfold.datasets import data_module
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
 
@@ -68,7 +69,25 @@ def test_loaders(file: Path) -> None:
     test = [batch.dag.origin[:, 2].tolist() for batch in data.loader("test", [Up()])]
     assert list(chain(*test)) == data.split.test.tolist()
     ordered = data.loader("train", [Up()], shuffle=False)
-    assert next(iter(ordered)).dag.origin[:, 2].tolist() == data.split.train[:32].tolist()
+    assert next(iter(ordered)).dag.origin[:, 2].tolist() == data.split.train.tolist()
+
+
+def test_more_records_are_scored_together_than_a_step_has(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = prepared(file, batch_size=8)
+
+    def sizes() -> list[int]:
+        return [batch.num_graphs for batch in data.loader("train", [Up()], shuffle=False)]
+
+    assert sizes() == [80]
+    nodes = data.num_rows("node")[data.split.train]
+    monkeypatch.setattr(data_module, "SCORED_NODES", int(20.5 * nodes.double().mean()))
+    assert sizes() == [20] * 4
+    monkeypatch.setattr(data_module, "SCORED_NODES", 1)
+    assert sizes() == [8] * 10
+    data.scored_batch_size = 40
+    assert sizes() == [40, 40]
 
 
 def test_loaders_of_several_processes_and_with_a_node_budget(file: Path) -> None:

@@ -75,6 +75,8 @@ def _fit_in_process(
     member = common.progress["member"]
     if loop.world_size > 1:  # or all would draw the same masks of dropout
         seed_generators(member_seed(member_seed(config.seed, member), loop.rank))
+    if loop.trainer.limit_val_batches is not None:  # it counts batches of the size that is set
+        data.scored_batch_size = data.batch_size
     batches = {}
     for part in ("train", "val"):
         batches[part] = data.loader(

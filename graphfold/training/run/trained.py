@@ -135,11 +135,12 @@ class TrainedModel:
                     "made of it. Leave it out, or train again."
                 )
         data = DataModule(**{**config, **settings})
+        data.scored_batch_size = settings.get("batch_size")
         self.spec.check_classes(data.source.spec.make().schema)
         return data
 
     def score(self, data: DataModule, part: str) -> EvalRows:
-        """All predictions for a part, from the batches that training scores it with."""
+        """All predictions for a part, from batches as training scores them."""
         share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
             part,
