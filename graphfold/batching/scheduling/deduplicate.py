@@ -34,16 +34,19 @@ class EqualNodes(NamedTuple):
 
     own: Classes  # of equal type and features
     final: Classes  # after all passes
-    # Of each pass, if it is rounds, before the first and after each: which of the nodes that
-    # represent others in the end are still equal then.
-    rounds: tuple[tuple[Classes, ...], ...]
+    # Of each pass, if it is rounds, before the first and after each: a number of each node that
+    # represents others in the end, which is that of those that it still equals then.
+    rounds: tuple[tuple[Numbers, ...], ...]
     depth: tuple[IntArray | None, ...]  # of each pass up or down, see `depth_of_pass`
 
     def among(self, nodes: IntArray) -> EqualNodes:
         """The same of some nodes alone, numbered anew."""
         final = self.final.among(nodes)
         kept = self.final.inverse[nodes[final.representative]]
-        rounds = (tuple(stage.among(kept) for stage in stages) for stages in self.rounds)
+        rounds = (
+            tuple(Numbers(stage.value[kept], stage.size) for stage in stages)
+            for stages in self.rounds
+        )
         depth = tuple(None if own is None else own[nodes] for own in self.depth)
         return EqualNodes(self.own.among(nodes), final, tuple(rounds), depth)
 
@@ -77,7 +80,10 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
             depth.append(found)
             final = _after_levels(read, found, final)
     kept = final.representative
-    by_pass = (tuple(stage.among(kept) for stage in stages) for stages in rounds)
+    by_pass = (
+        tuple(Numbers(stage.inverse[kept], len(stage.representative)) for stage in stages)
+        for stages in rounds
+    )
     return EqualNodes(own, final, tuple(by_pass), tuple(depth))
 
 

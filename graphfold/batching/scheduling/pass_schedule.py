@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.gather import RowIndex, parents, sort_readers
+from graphfold.batching.kernels.gather import RowIndex, sort_readers
 from graphfold.batching.scheduling.routes import Routes, find_routes
 from graphfold.dag.typed_dag import kept_property
 
@@ -80,13 +80,10 @@ class PassSchedule:
     node: Tensor  # [num_rows] int64, the node of each row, row 1 first
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
+    reading: Tensor  # [num_edges] int64, the position of the row that reads
     edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`
     type_order: tuple[RowIndex | None, ...]  # per type, its nodes in row order; None: node order
     read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
-    # Of rounds, before the first and after each: [num_rows + 1] the first of the rows that are
-    # equal then. Equal nodes have one row already; these are equal in early rounds only.
-    equal_rows: tuple[Tensor, ...] = ()
-    rounds: int = 0  # how many rounds of message passing; 0 for a pass up or down
     # Of unrolled rounds: what `child_counts` gives, and [num_rows + 1] the row of the same node in
     # the round before; 0 for none.
     neighbor_count: Tensor | None = None
@@ -116,12 +113,7 @@ class PassSchedule:
     @kept_property
     def reader(self) -> Tensor:
         """[num_edges] the position of the row that reads, in the order of `reader_edge`."""
-        return self._reading.index_select(0, self.reader_edge)
-
-    @kept_property
-    def _reading(self) -> Tensor:
-        """[num_edges] the position of the row that reads."""
-        return parents(self.child_ptr, self.child_row.shape[0])
+        return self.reading.index_select(0, self.reader_edge)
 
     @kept_property
     def parent(self) -> Tensor:
@@ -130,7 +122,7 @@ class PassSchedule:
         size = self.child_ptr.new_tensor([group.size for group in ordered])
         first = self.child_ptr.new_tensor([group.start - 1 for group in ordered])
         first = first.repeat_interleave(size, output_size=self.num_rows)
-        return self._reading - first.index_select(0, self._reading)
+        return self.reading - first.index_select(0, self.reading)
 
     @kept_property
     def following(self) -> tuple[Tensor, Tensor] | None:
@@ -270,7 +262,6 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(t and t.map_tensors(function) for t in self.type_order),
-            equal_rows=tuple(map(function, self.equal_rows)),
             on_cpu=None if moved["row"].is_cpu else self.host,
         )
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from graphfold.batching.kernels.gather import RowIndex
+from graphfold.batching.kernels.row_numbers import Classes
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
 
-def plan_pass(
-    inputs: CellInputs,
-    edges: Edges,
-    step: IntArray,
-    rank: IntArray | None = None,
+def plan_levels(
+    inputs: CellInputs, edges: Edges, step: IntArray, rank: IntArray | None = None
 ) -> PassSchedule:
-    """The plan of one pass.
+    """The plan of a pass up or down.
 
     Args:
         inputs: the type of each node, and the row of `x` that it is given.
@@ -26,24 +25,69 @@ def plan_pass(
         rank: [num_nodes] what the rows of a group are sorted by; None for node order.
     """
     num_types = len(inputs.sizes)
-    op_type = inputs.op_type
-    key = step * num_types + op_type
+    key = step * num_types + inputs.op_type
     order = stable_order(key if rank is None else key * (rank.max(initial=0) + 1) + rank)
-    row = np.zeros(len(order) + 1, dtype=np.int64)  # the last is that of an absent child
-    row[order] = np.arange(1, len(order) + 1)
-    edges = edges.select(order, row)
+    row = _rows(order)
     size = np.bincount(key)
     is_group = size.nonzero()[0]
-    size = size[is_group]
+    groups = is_group % num_types, size[is_group]
+    return _plan(inputs, edges.select(order, row), order, row, groups, inputs.in_order(order))
+
+
+def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None) -> PassSchedule:
+    """The plan of a round of message passing, in which all nodes run at once.
+
+    Args:
+        inputs: the type of each node, and the row of `x` that it is given.
+        edges: what the nodes read, or, where there are classes, the nodes of the graphs.
+        classes: of equal nodes, which are the nodes then; a class reads what its first node does.
+    """
+    order, ptr = inputs.by_type
+    row = _rows(order)
+    size = ptr[1:] - ptr[:-1]
+    types = size.nonzero()[0]
+    if classes is None:
+        edges = edges.select(order, row)
+    else:
+        edges = edges.select(classes.representative[order], row[np.append(classes.inverse, -1)])
+    return _plan(inputs, edges, order, row, (types, size[types]), inputs.in_type_order)
+
+
+def _rows(order: IntArray) -> IntArray:
+    """[num_nodes + 1] the row of each node; the last is that of an absent child."""
+    row = np.zeros(len(order) + 1, dtype=np.int64)
+    row[order] = np.arange(1, len(order) + 1)
+    return row
+
+
+def _plan(
+    inputs: CellInputs,
+    edges: Edges,
+    order: IntArray,
+    row: IntArray,
+    groups: tuple[IntArray, IntArray],
+    type_order: tuple[RowIndex | None, ...],
+) -> PassSchedule:
+    """The plan of nodes in an order.
+
+    Args:
+        inputs: the type of each node.
+        edges: of the nodes in their order; what is read is a row.
+        order: the node of each row, row 1 first.
+        row: [num_nodes + 1] the row of each node.
+        groups: the type of each group, and its size.
+        type_order: by type, the row of `x` that each of its nodes is given.
+    """
     return PassSchedule(
-        groups=_groups(is_group % num_types, size, edges),
+        groups=_groups(*groups, edges),
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
         child_row=torch.from_numpy(edges.child),
+        reading=torch.from_numpy(edges.parent),
         edge=torch.from_numpy(edges.number),
-        type_order=inputs.in_order(order),
-        read_types=_read_types(op_type[order], edges, num_types),
+        type_order=type_order,
+        read_types=_read_types(inputs.op_type[order], edges, len(inputs.sizes)),
     )
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching.kernels.row_numbers import Classes
+from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds
-from graphfold.batching.scheduling.plan import plan_pass
+from graphfold.batching.scheduling.plan import plan_levels, plan_round
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
 from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sources
@@ -33,19 +33,19 @@ class Schedule:
 
     Args:
         passes: the plan of each pass.
+        unrolled: of those that are rounds of message passing, all rounds as one pass.
         built_for: the passes of the model.
         structure: `TypedDAG.structure` of the graphs.
         sources: by op type, the nodes whose inputs cells are given; None for all nodes.
         class_of: [num_nodes] the class of each node; None if each is a class of its own.
-        unrolled: the passes that are rounds of message passing, each as one pass.
     """
 
     passes: tuple[PassSchedule, ...]
+    unrolled: tuple[UnrolledRounds | None, ...]
     built_for: tuple[Pass, ...]
     structure: int
-    sources: tuple[Sources, ...] | None
-    class_of: Tensor | None
-    unrolled: tuple[UnrolledRounds | None, ...]
+    sources: tuple[Sources, ...] | None = None
+    class_of: Tensor | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -62,11 +62,11 @@ class Schedule:
         sources, class_of = self.sources, self.class_of
         return Schedule(
             tuple(plan.map_tensors(function) for plan in self.passes),
+            tuple(rounds and rounds.map_tensors(function) for rounds in self.unrolled),
             self.built_for,
             self.structure,
             None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
             None if class_of is None else function(class_of),
-            tuple(rounds and rounds.map_tensors(function) for rounds in self.unrolled),
         )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:
@@ -123,8 +123,8 @@ def build_schedule(
     else:
         inputs = CellInputs.of_nodes(op_type, num_types)
         own = [_build_pass(dag, item, policy, inputs) for item in passes]
-    unrolled = tuple(unroll(plan) if plan.rounds else None for plan in own)
-    return Schedule(tuple(own), tuple(passes), dag.structure, sources, class_of, unrolled)
+    plans, unrolled = tuple(plan for plan, _ in own), tuple(rounds for _, rounds in own)
+    return Schedule(plans, unrolled, tuple(passes), dag.structure, sources, class_of)
 
 
 def _build_pass(
@@ -134,32 +134,33 @@ def _build_pass(
     inputs: CellInputs,
     classes: Classes | None = None,
     depth: IntArray | None = None,
-    stages: Sequence[Classes] = (),
-) -> PassSchedule:
-    """The plan of one pass over the quotient graph, whose nodes are the classes.
+    stages: Sequence[Numbers] = (),
+) -> tuple[PassSchedule, UnrolledRounds | None]:
+    """The plan of one pass over the quotient graph, whose nodes are the classes; rounds unrolled.
 
     A class has the edges and the depth of its representative.
     """
     choose, edges = get_policy(policy), Edges.of_pass(dag, item)
+    if isinstance(item, Rounds):
+        plan = plan_round(inputs, edges, classes)
+        return plan, unroll(plan, item.rounds, [_equal_rows(plan, stage) for stage in stages])
     if classes is not None:
         edges = edges.select(classes.representative, np.append(classes.inverse, -1))
-    if isinstance(item, Rounds):
-        plan = plan_pass(inputs, edges, np.zeros_like(inputs.op_type))
-        equal_rows = tuple(_equal_rows(plan, stage) for stage in stages)
-        return replace(plan, rounds=item.rounds, equal_rows=equal_rows)
     depth = depth_of_pass(dag, item, edges) if depth is None else depth
     graph = dag.batch.numpy()
     if classes is not None:
         depth, graph = depth[classes.representative], graph[classes.representative]
     rank = _rank(dag.num_graphs, graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
-    return plan_pass(inputs, edges, step, rank)
+    return plan_levels(inputs, edges, step, rank), None
 
 
-def _equal_rows(plan: PassSchedule, classes: Classes) -> Tensor:
-    """[num_rows + 1] the row that stands for each row while these are the classes of nodes."""
-    first = torch.from_numpy(classes.first)
-    return torch.cat([plan.row.new_zeros(1), plan.row[first[plan.node]]])
+def _equal_rows(plan: PassSchedule, numbers: Numbers) -> IntArray:
+    """[num_rows + 1] the first of the rows that each row equals; nodes with equal numbers do."""
+    first = np.arange(plan.num_rows + 1)
+    of_row = Numbers(numbers.value[plan.node.numpy()], numbers.size)
+    merge_equal(first[1:].copy(), [of_row], first)
+    return first
 
 
 def _rank(num_graphs: int, graph: IntArray, edges: Edges, depth: IntArray) -> IntArray | None:

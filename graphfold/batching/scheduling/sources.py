@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +23,8 @@ class Sources(NamedTuple):
     of: Tensor  # [num_nodes_of_type] int64, the position in `node` of the one with equal features
 
 
-class CellInputs(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class CellInputs:
     """The row of `x` that each node is given; every type has an `x` of its own."""
 
     op_type: IntArray  # [num_nodes]
@@ -34,11 +37,23 @@ class CellInputs(NamedTuple):
         order, ptr = _sorted_by_type(op_type, num_types)
         return CellInputs(op_type, _numbers(op_type, order, ptr), ptr[1:] - ptr[:-1])
 
+    @cached_property
+    def by_type(self) -> tuple[IntArray, IntArray]:
+        """The nodes of type 0, then those of type 1, ..., and [num_types + 1] where each begin."""
+        return _sorted_by_type(self.op_type, len(self.sizes))
+
     def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
         """By type, the row of `x` that each of some nodes is given; None if it is `x` as it is."""
         order, ptr = _sorted_by_type(self.op_type[node], len(self.sizes))
-        rows = self.row[node[order]]
-        size = ptr[1:] - ptr[:-1]
+        return self._of_types(node[order], ptr)
+
+    @cached_property
+    def in_type_order(self) -> tuple[RowIndex | None, ...]:
+        """`in_order` of the nodes `by_type`."""
+        return self._of_types(*self.by_type)
+
+    def _of_types(self, node: IntArray, ptr: IntArray) -> tuple[RowIndex | None, ...]:
+        rows, size = self.row[node], ptr[1:] - ptr[:-1]
         moved = run_pointers(rows != np.arange(len(rows)) - ptr[:-1].repeat(size))[ptr]
         is_whole = (size == self.sizes) & (moved[1:] == moved[:-1])
         parts = zip(_split(rows, ptr), is_whole.tolist(), strict=True)

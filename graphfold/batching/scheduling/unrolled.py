@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.depth import IntArray, run_numbers, run_pointers, runs
+from graphfold.dag.depth import IntArray, run_pointers
 
 _Find: TypeAlias = "Callable[[UnrolledRounds, int, Group], RowIndex | None]"
 
@@ -140,20 +139,30 @@ class _Rows(NamedTuple):
     of: IntArray  # [num_rounds + 1, num_plan_rows + 1] the unrolled row of each
 
 
-def unroll(plan: PassSchedule) -> UnrolledRounds:
-    """The plan of rounds as one, from that of each round."""
-    num_types, num_rounds = len(plan.type_order), plan.rounds
-    rows, size = _find_rows(plan, num_rounds)
+def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) -> UnrolledRounds:
+    """The plan of rounds as one, from that of each round.
+
+    Args:
+        plan: of a round.
+        num_rounds: how many there are.
+        equal: before the first round and after each, [num_plan_rows + 1] the first of the rows that
+            each row equals then; nothing if no rows are equal. Nodes that are equal in the end have
+            one row already; these are equal in early rounds only.
+    """
+    num_types = len(plan.type_order)
+    rows, size = _find_rows(plan, num_rounds, equal)
     starts = {group.op_type: group.start for group in plan.groups}
     first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
     later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
-    start, stop = plan_ptr[rows.row - 1], plan_ptr[rows.row]
-    ptr = run_pointers((stop - start) * later)
-    edge = runs(start[later], stop[later])
-    parent = run_numbers(ptr)
+    start = plan_ptr[rows.row - 1]
+    count = (plan_ptr[rows.row] - start) * later
+    ptr = run_pointers(count)
+    reading = np.arange(len(count)).repeat(count)
+    edge = np.arange(len(reading)) + (start - ptr[:-1])[reading]
     read = plan.child_row.numpy()[edge]
-    child = rows.of[rows.number[parent] - 1, read]
+    child = rows.of[rows.number[reading] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
+    degree = np.append(0, plan_ptr[1:] - plan_ptr[:-1])  # of an absent child none
     groups = [
         _group(number * num_types + op_type, row, size[number][op_type], ptr)
         for number, own in enumerate(first)
@@ -167,35 +176,35 @@ def unroll(plan: PassSchedule) -> UnrolledRounds:
         node=numpy(np.zeros(len(rows.row), np.int64)),
         child_ptr=numpy(ptr),
         child_row=numpy(child),
-        edge=plan.edge[numpy(edge)],
+        reading=numpy(reading),
+        edge=numpy(plan.edge.numpy()[edge]),
         type_order=(None,) * (num_types * (num_rounds + 1)),
         read_types=frozenset(),
         previous_row=numpy(before),
-        neighbor_count=plan.child_count(numpy(read)),
+        neighbor_count=numpy(degree[read]),
     )
     row, of = numpy(rows.row), numpy(rows.of)
     return UnrolledRounds(unrolled, first, size, row, of, plan.type_order)
 
 
-def _find_rows(plan: PassSchedule, num_rounds: int) -> tuple[_Rows, list[list[int]]]:
+def _find_rows(
+    plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]
+) -> tuple[_Rows, list[list[int]]]:
     """Those of the first type in every round, then those of the next one; and their numbers."""
-    everyone, layers = np.arange(plan.num_rows + 1), range(num_rounds + 1)
-    stands = [rows.numpy() for rows in plan.equal_rows] or [everyone] * len(layers)
-    kept = [
-        [own[own == everyone[group.rows]] for own in (rows[group.rows] for rows in stands)]
-        for group in plan.groups
-    ]
-    size = [[0] * len(plan.type_order) for _ in layers]
-    for group, pieces in zip(plan.groups, kept, strict=True):
-        for number in layers:
-            size[number][group.op_type] = len(pieces[number])
-    parts = list(chain.from_iterable(kept))
-    row = np.concatenate([np.zeros(0, np.int64), *parts])
-    turn = np.tile(layers, len(kept)).repeat(np.array([len(part) for part in parts], np.int64))
-    of = np.zeros((len(layers), plan.num_rows + 1), np.int64)
-    of[turn, row] = np.arange(1, len(row) + 1)
-    of = np.take_along_axis(of, np.stack(stands), 1)
-    return _Rows(row, turn, of), size
+    everyone, num_layers = np.arange(plan.num_rows + 1), num_rounds + 1
+    stands = np.stack(equal or [everyone] * num_layers)
+    is_own = stands == everyone
+    size = [[0] * len(plan.type_order) for _ in range(num_layers)]
+    places = [np.zeros((2, 0), np.int64)]
+    for group in plan.groups:
+        number, position = is_own[:, group.rows].nonzero()
+        places.append(np.stack([number, position + group.start]))
+        for layer, count in enumerate(np.bincount(number, minlength=num_layers).tolist()):
+            size[layer][group.op_type] = count
+    number, row = np.concatenate(places, axis=1)
+    of = np.zeros((num_layers, plan.num_rows + 1), np.int64)
+    of[number, row] = np.arange(1, len(row) + 1)
+    return _Rows(row, number, np.take_along_axis(of, stands, 1)), size
 
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:

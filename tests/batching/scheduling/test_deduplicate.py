@@ -9,6 +9,7 @@ import pytest
 from test_sharing import SCHEMA, random_dag
 
 from graphfold.batching import Down, Rounds, Up, build_schedule
+from graphfold.batching.kernels.row_numbers import Classes
 from graphfold.batching.scheduling.deduplicate import deduplicate
 from graphfold.dag import GraphBuilder, nodes_of_graphs, select
 from graphfold.errors import SchemaError
@@ -32,7 +33,8 @@ def tensors(schedule):
 
 
 def all_classes(equal):
-    return [equal.own, equal.final, *chain.from_iterable(equal.rounds)]
+    stages = map(Classes.of_equal, chain.from_iterable(equal.rounds))
+    return [equal.own, equal.final, *stages]
 
 
 @pytest.mark.parametrize("name", PASSES)

@@ -24,7 +24,7 @@ from graphfold.batching.kernels.segment import NATIVE
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.passes import Rounds
-from graphfold.batching.scheduling.plan import plan_pass
+from graphfold.batching.scheduling.plan import plan_levels
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.batching.scheduling.sources import CellInputs
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema
@@ -154,7 +154,7 @@ def _plan(arity: int | None, size: int, most: int, device: torch.device) -> Pass
     ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
     child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
     op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
-    plan = plan_pass(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), op_type.copy())
+    plan = plan_levels(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), op_type.copy())
     return plan.map_tensors(lambda tensor: tensor.to(device))
 
 
