@@ -105,8 +105,7 @@ class RoundsInputs:
         unrolled, state = self.unrolled, self.state
         parts = {name: dict(state.parts.get(name, {})) for name in self.absent}
         for (name, op_type), rows in found.items():
-            spread = unrolled.spread(unrolled.num_rounds, state.groups[op_type])
-            parts[name][op_type] = select(rows, spread)
+            parts[name][op_type] = select(rows, unrolled.spread[op_type])
         return TypedFields(state.plan, parts, self.absent)
 
 
@@ -146,7 +145,7 @@ def make_rounds(
                 continue
             code = unrolled.code(number, op_type)
             cells[code] = cell
-            rows[code] = select(own[op_type], unrolled.order(number, state.groups[op_type]))
+            rows[code] = select(own[op_type], unrolled.order[number][op_type])
             if makes_tables(cell):
                 kinds = kinds or find_kinds(edge, num_edges, state.plan.row.device)
                 found = cell.before_edges(kinds.columns)
@@ -175,9 +174,8 @@ def _initial(
     absent: Mapping[str, Tensor],
 ) -> tuple[dict[str, dict[int, Tensor]], dict[str, Tensor]]:
     """The fields before the first round, and what absent children read of each."""
-    kept = {op_type: unrolled.kept(0, group) for op_type, group in state.groups.items()}
     found = {
-        name: {t: select(rows, kept[t]) for t, rows in own.items() if t in kept}
+        name: {t: select(rows, unrolled.kept[t]) for t, rows in own.items() if t in state.groups}
         for name, own in state.parts.items()
     }
     lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
@@ -187,10 +185,10 @@ def _initial(
     zero = {n: state.plan.row.new_zeros(1, w, dtype=dtype) for n, w in lacking.items()}
     new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
     found |= {name: {} for name in lacking}
-    for op_type in kept.keys() & cells.keys():
+    for op_type in state.groups.keys() & cells.keys():
         cell, size = cells[op_type], unrolled.size[0][op_type]
         with NativeLinear():
-            own = cell.initial(select(x[op_type], unrolled.order(0, state.groups[op_type])))
+            own = cell.initial(select(x[op_type], unrolled.order[0][op_type]))
         check_state(cell, own, size)
         for name in lacking.keys() & cell.fields.keys():
             found[name][op_type] = own[name].to(new[name].dtype)

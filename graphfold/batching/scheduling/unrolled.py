@@ -12,9 +12,8 @@ own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -24,27 +23,8 @@ from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.dag.depth import IntArray, run_pointers
 
-_Find: TypeAlias = "Callable[[UnrolledRounds, int, Group], RowIndex | None]"
-
-
-def _found_once(find: _Find) -> _Find:
-    """The method of `UnrolledRounds`, which is asked once per plan, on the CPU."""
-
-    @wraps(find)
-    def kept(rounds: UnrolledRounds, number: int, group: Group) -> RowIndex | None:
-        known, key = rounds.known, (find.__name__, number, group.op_type)
-        if key not in known:
-            with torch.inference_mode(False):
-                known[key] = found(rounds, number, group)
-        return known[key]
-
-    def found(rounds: UnrolledRounds, number: int, group: Group) -> RowIndex | None:
-        if rounds.on_cpu is None:
-            return find(rounds, number, group)
-        index, device = kept(rounds.on_cpu, number, group), rounds.row.device
-        return index and index.map_tensors(lambda rows: rows.to(device, non_blocking=True))
-
-    return kept
+#: By op type, rows to read; None for all as they are.
+_Rows: TypeAlias = "tuple[RowIndex | None, ...]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +35,18 @@ class UnrolledRounds:
         plan: with the rows of every round, the state before the first among them.
         first: [num_rounds + 1][num_types] the first row of a type in a round.
         size: [num_rounds + 1][num_types] how many rows it has there.
-        row: [num_rows] the row in the plan of each round.
-        of: [num_rounds + 1, num_plan_rows + 1] the row that each of those has in a round.
-        type_order: of the plan of each round.
-        on_cpu: of rounds on a GPU, those that they are a copy of.
-
-    Attributes:
-        known: the indices that have been asked for.
+        order: [num_rounds + 1][num_types] the rows of `x` that those are given.
+        kept: [num_types] which of the rows that a type has in the plan of a round there are before
+            the first.
+        spread: [num_types] which row of the last round each of those is.
     """
 
     plan: PassSchedule
     first: Sequence[Sequence[int]]
     size: Sequence[Sequence[int]]
-    row: Tensor
-    of: Tensor
-    type_order: Sequence[RowIndex | None]
-    on_cpu: UnrolledRounds | None = None
-    known: dict[Any, RowIndex | None] = field(default_factory=dict, init=False, repr=False)
+    order: Sequence[_Rows]
+    kept: _Rows
+    spread: _Rows
 
     @property
     def num_rounds(self) -> int:
@@ -99,39 +74,24 @@ class UnrolledRounds:
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> UnrolledRounds:
         """A copy with `function` applied to every tensor."""
+        known: dict[RowIndex, RowIndex] = {}  # most rounds have the same
+
+        def moved(rows: _Rows) -> _Rows:
+            for index in rows:
+                if index is not None and index not in known:
+                    known[index] = index.map_tensors(function)
+            return tuple(index and known[index] for index in rows)
+
         return replace(
             self,
             plan=self.plan.map_tensors(function),
-            row=(row := function(self.row)),
-            of=function(self.of),
-            type_order=[order and order.map_tensors(function) for order in self.type_order],
-            on_cpu=None if row.is_cpu else self.on_cpu or self,
+            order=[moved(rows) for rows in self.order],
+            kept=moved(self.kept),
+            spread=moved(self.spread),
         )
 
-    @_found_once
-    def kept(self, number: int, group: Group) -> RowIndex | None:
-        """[size] which rows of a group of the plan there are in a round; None for all."""
-        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
-        if size == group.size:
-            return None
-        return RowIndex(self.row[first - 1 : first - 1 + size] - group.start)
 
-    @_found_once
-    def order(self, number: int, group: Group) -> RowIndex | None:
-        """[size] the rows of `x` of those that there are in a round; None for all as they are."""
-        kept, order = self.kept(number, group), self.type_order[group.op_type]
-        if kept is None or order is None:
-            return kept or order
-        return RowIndex(order.rows.index_select(0, kept.rows))
-
-    @_found_once
-    def spread(self, number: int, group: Group) -> RowIndex | None:
-        """[group_size] which row of a round each of a group is; None if each is its own."""
-        first, size = self.first[number][group.op_type], self.size[number][group.op_type]
-        return None if size == group.size else RowIndex(self.of[number, group.rows] - first)
-
-
-class _Rows(NamedTuple):
+class _Unrolled(NamedTuple):
     """The round, type and node of each unrolled row."""
 
     row: IntArray  # [num_rows] a row of the plan
@@ -183,13 +143,38 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
         previous_row=numpy(before),
         neighbor_count=numpy(degree[read]),
     )
-    row, of = numpy(rows.row), numpy(rows.of)
-    return UnrolledRounds(unrolled, first, size, row, of, plan.type_order)
+    kept, order, spread = _find_indices(plan, rows, first, size)
+    return UnrolledRounds(unrolled, first, size, order, kept, spread)
+
+
+def _find_indices(
+    plan: PassSchedule, rows: _Unrolled, first: list[list[int]], size: list[list[int]]
+) -> tuple[_Rows, list[_Rows], _Rows]:
+    """`kept`, `order` and `spread` of `UnrolledRounds`."""
+    kept: list[RowIndex | None] = [None] * len(plan.type_order)
+    order, spread = [list(plan.type_order) for _ in size], kept.copy()
+    for group in plan.groups:
+        op_type, own = group.op_type, plan.type_order[group.op_type]
+        for number in range(len(size)):
+            count, start = size[number][op_type], first[number][op_type]
+            if count == group.size:
+                continue
+            there = rows.row[start - 1 : start - 1 + count] - group.start
+            order[number][op_type] = _index(there if own is None else own.rows.numpy()[there])
+            if number == 0:
+                kept[op_type] = _index(there)
+            elif number == len(size) - 1:
+                spread[op_type] = _index(rows.of[number, group.rows] - start)
+    return tuple(kept), [tuple(own) for own in order], tuple(spread)
+
+
+def _index(rows: IntArray) -> RowIndex:
+    return RowIndex(torch.from_numpy(rows))
 
 
 def _find_rows(
     plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]
-) -> tuple[_Rows, list[list[int]]]:
+) -> tuple[_Unrolled, list[list[int]]]:
     """Those of the first type in every round, then those of the next one; and their numbers."""
     everyone, num_layers = np.arange(plan.num_rows + 1), num_rounds + 1
     stands = np.stack(equal or [everyone] * num_layers)
@@ -204,7 +189,7 @@ def _find_rows(
     number, row = np.concatenate(places, axis=1)
     of = np.zeros((num_layers, plan.num_rows + 1), np.int64)
     of[number, row] = np.arange(1, len(row) + 1)
-    return _Rows(row, number, np.take_along_axis(of, stands, 1)), size
+    return _Unrolled(row, number, np.take_along_axis(of, stands, 1)), size
 
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:

@@ -205,7 +205,7 @@ def test_moving_a_schedule_moves_what_is_equal():
     moved = schedule.map_tensors(lambda tensor: tensor + 0)
     assert torch.equal(moved.class_of, schedule.class_of)
     assert moved.class_of is not schedule.class_of
-    assert moved.unrolled[0].row is not schedule.unrolled[0].row
+    assert moved.unrolled[0].kept[0].rows is not schedule.unrolled[0].kept[0].rows
     assert moved.sources[0].of is not schedule.sources[0].of
 
 
