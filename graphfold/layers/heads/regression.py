@@ -130,8 +130,10 @@ class NumberHead(Head):
         values, bound = _split(targets)
         point = (raw if self.outputs == 1 else raw[..., 0]).detach()
         wanted = self.standardise(values.to(raw.dtype))
-        beyond = ((bound == ABOVE) & (point >= wanted)) | ((bound == BELOW) & (point <= wanted))
-        counts = ~wanted.isnan() & ~beyond
+        counts = ~wanted.isnan()
+        if targets.dim() == 3:  # some have bounds
+            counts &= ~((bound == ABOVE) & (point >= wanted))
+            counts &= ~((bound == BELOW) & (point <= wanted))
         # What does not count is set to the prediction itself, for 0 times NaN would be NaN.
         wanted = torch.where(counts, wanted, point)
         losses = torch.where(counts, self.target_losses(raw, wanted), 0.0)
