@@ -113,6 +113,17 @@ def runs(start: IntArray, stop: IntArray) -> IntArray:
     return numbers
 
 
+def spread_runs(start: IntArray, count: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Runs of `count[i]` numbers from start[i] on, one after another.
+
+    Returns:
+        [len(count) + 1] where each run begins, and of each number the run, and the number.
+    """
+    ptr = run_pointers(count)
+    run = np.arange(len(count)).repeat(count)
+    return ptr, run, np.arange(len(run)) + (start - ptr[:-1])[run]
+
+
 def run_numbers(ptr: IntArray) -> IntArray:
     """[ptr[-1]] which of the runs that begin at `ptr` each row is in."""
     return np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])

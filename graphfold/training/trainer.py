@@ -47,7 +47,8 @@ class Trainer:
         gradient_clip_val: largest norm of the gradient of a step; None for any.
         limit_train_batches: so many batches of an epoch are trained, or this share of them if it
             is no whole number; None for all.
-        limit_val_batches: the same of the batches that are validated, which are no larger then.
+        limit_val_batches: the same of the batches that are validated, which have `data.batch_size`
+            records then, and more without a limit.
         detect_anomaly: whether torch looks for the operation whose gradient is NaN, slowly.
 
     Raises:

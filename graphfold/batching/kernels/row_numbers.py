@@ -24,6 +24,10 @@ class Numbers(NamedTuple):
     value: IntArray
     size: int
 
+    def at(self, rows: IntArray) -> Numbers:
+        """Those of some rows."""
+        return Numbers(self.value[rows], self.size)
+
 
 def merge_equal(nodes: IntArray, keys: Iterable[Numbers], first: IntArray) -> None:
     """Sets `first` of nodes with equal keys to the first of them; `nodes` ascend."""
@@ -139,4 +143,4 @@ class Classes(NamedTuple):
 
     def among(self, nodes: IntArray) -> Classes:
         """The classes of some nodes alone, numbered anew."""
-        return Classes.of_equal(Numbers(self.inverse[nodes], len(self.representative)))
+        return Classes.of_equal(self.numbers.at(nodes))

@@ -43,10 +43,7 @@ class EqualNodes(NamedTuple):
         """The same of some nodes alone, numbered anew."""
         final = self.final.among(nodes)
         kept = self.final.inverse[nodes[final.representative]]
-        rounds = (
-            tuple(Numbers(stage.value[kept], stage.size) for stage in stages)
-            for stages in self.rounds
-        )
+        rounds = (tuple(stage.at(kept) for stage in stages) for stages in self.rounds)
         depth = tuple(None if own is None else own[nodes] for own in self.depth)
         return EqualNodes(self.own.among(nodes), final, tuple(rounds), depth)
 
@@ -80,10 +77,7 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
             depth.append(found)
             final = _after_levels(read, found, final)
     kept = final.representative
-    by_pass = (
-        tuple(Numbers(stage.inverse[kept], len(stage.representative)) for stage in stages)
-        for stages in rounds
-    )
+    by_pass = (tuple(stage.numbers.at(kept) for stage in stages) for stages in rounds)
     return EqualNodes(own, final, tuple(by_pass), tuple(depth))
 
 
@@ -126,7 +120,7 @@ def _after_levels(read: _Reading, depth: IntArray, before: Classes) -> Classes:
                 may_equal = is_followed[child[slots]].all(0)
                 nodes, slots = nodes[may_equal], slots[:, may_equal]
             if len(nodes) > 1:
-                own = Numbers(before.inverse[nodes], len(size))
+                own = before.numbers.at(nodes)
                 merge_equal(nodes, [own, *read.keys(nodes, slots, first)], first)
         merged = repeated[first[repeated] != repeated]
         is_followed[merged] = is_followed[first[merged]] = True
@@ -168,6 +162,6 @@ def _after_round(read: _Reading, before: Classes, seen: IntArray) -> Classes:
     first, size = np.arange(len(seen)), np.bincount(before.inverse)
     repeated = np.flatnonzero(size[before.inverse] > 1)
     for nodes, slots in _by_degree(repeated, read.edges.ptr):
-        own = Numbers(before.inverse[nodes], len(size))
+        own = before.numbers.at(nodes)
         merge_equal(nodes, [own, *read.keys(nodes, slots, seen)], first)
     return Classes.of_first(first)

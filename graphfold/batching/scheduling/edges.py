@@ -15,7 +15,7 @@ from graphfold.dag.depth import (
     find_cycle,
     longest_path,
     run_numbers,
-    run_pointers,
+    spread_runs,
     stable_order,
 )
 from graphfold.errors import GraphError
@@ -72,10 +72,7 @@ class Edges(NamedTuple):
                 used. The last is that of an absent slot: as child -1 it finds the last entry.
         """
         start = self.ptr[node]
-        count = self.ptr[node + 1] - start
-        ptr = run_pointers(count)
-        parent = np.arange(len(node)).repeat(count)
-        take = np.arange(len(parent)) + (start - ptr[:-1])[parent]
+        ptr, parent, take = spread_runs(start, self.ptr[node + 1] - start)
         return Edges(ptr, position[self.child[take]], parent, self.number[take])
 
 

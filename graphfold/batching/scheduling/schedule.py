@@ -158,8 +158,7 @@ def _build_pass(
 def _equal_rows(plan: PassSchedule, numbers: Numbers) -> IntArray:
     """[num_rows + 1] the first of the rows that each row equals; nodes with equal numbers do."""
     first = np.arange(plan.num_rows + 1)
-    of_row = Numbers(numbers.value[plan.node.numpy()], numbers.size)
-    merge_equal(first[1:].copy(), [of_row], first)
+    merge_equal(first[1:].copy(), [numbers.at(plan.node.numpy())], first)
     return first
 
 

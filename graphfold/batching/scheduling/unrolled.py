@@ -21,7 +21,7 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.depth import IntArray, run_pointers
+from graphfold.dag.depth import IntArray, spread_runs
 
 #: By op type, rows to read; None for all as they are.
 _Rows: TypeAlias = "tuple[RowIndex | None, ...]"
@@ -115,10 +115,7 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
     first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
     later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
     start = plan_ptr[rows.row - 1]
-    count = (plan_ptr[rows.row] - start) * later
-    ptr = run_pointers(count)
-    reading = np.arange(len(count)).repeat(count)
-    edge = np.arange(len(reading)) + (start - ptr[:-1])[reading]
+    ptr, reading, edge = spread_runs(start, (plan_ptr[rows.row] - start) * later)
     read = plan.child_row.numpy()[edge]
     child = rows.of[rows.number[reading] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)

@@ -205,7 +205,11 @@ def test_moving_a_schedule_moves_what_is_equal():
     moved = schedule.map_tensors(lambda tensor: tensor + 0)
     assert torch.equal(moved.class_of, schedule.class_of)
     assert moved.class_of is not schedule.class_of
-    assert moved.unrolled[0].kept[0].rows is not schedule.unrolled[0].kept[0].rows
+    old, new = schedule.unrolled[0], moved.unrolled[0]
+    pairs = zip((*old.order, old.kept), (*new.order, new.kept), strict=True)
+    rows = [(one.rows, other.rows) for (one,), (other,) in pairs if one is not None]
+    assert len(rows) == 3
+    assert all(one.equal(other) and one is not other for one, other in rows)
     assert moved.sources[0].of is not schedule.sources[0].of
 
 
