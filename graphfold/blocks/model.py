@@ -143,7 +143,7 @@ class BlockModel(Model):
         assert isinstance(batch, LoweredBatch)
         result = self.network.collect(batch.computed, states)
         rows: Tensor = result.output if self.level == "graph" else result.metrics[ROWS]
-        joined: Tensor = self.inputs(rows, self.head.row_graph(batch.dag), batch.dag)
+        joined: Tensor = self.inputs(rows, self.head.row_graph, batch.dag)
         return joined
 
     def _rows_type(self) -> TensorType:

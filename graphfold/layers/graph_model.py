@@ -171,7 +171,7 @@ class GraphModel(Model):
     def rows(self, states: States, batch: Batch) -> Tensor:
         """[num_rows, width] what the readout reads, one row as its `level` says."""
         rows: Tensor = self.readout(states, batch.dag)
-        joined: Tensor = self.inputs(rows, self.head.row_graph(batch.dag), batch.dag)
+        joined: Tensor = self.inputs(rows, self.head.row_graph, batch.dag)
         return joined
 
 

@@ -175,6 +175,8 @@ class ColumnEncoder(nn.Module):
 
     def _sums(self, codes: Tensor, table: Tensor, ptr: Tensor | None = None) -> Tensor:
         index, offsets = codes + self.starts, None
+        if ptr is None and index.shape[1] == 1:  # there is nothing to sum: in half of the time
+            return functional.embedding(index.view(-1), table, sparse=self.sparse)
         if ptr is not None:
             index, offsets = index.flatten(), ptr * index.shape[1]
         embedded: Tensor = functional.embedding_bag(

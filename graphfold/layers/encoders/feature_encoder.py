@@ -5,7 +5,7 @@ GraphInputs: what is known of whole graphs, beside what a readout makes of their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 import torch
@@ -29,7 +29,7 @@ class GraphInputs(nn.Module):
 
     Shape:
         rows: [num_rows, width]
-        graph: [num_rows] the graph that each row belongs to
+        graph_of: graphs -> [num_rows] the graph that each row belongs to
         returns: [num_rows, width + size]
     """
 
@@ -53,11 +53,14 @@ class GraphInputs(nn.Module):
         values = (dag.columns["graph"][column.name] for column in self.columns)
         return torch.cat([v.reshape(dag.num_graphs, -1).float() for v in values], dim=1)
 
-    def forward(self, rows: Tensor, graph: Tensor, dag: TypedDAG) -> Tensor:
+    def forward(
+        self, rows: Tensor, graph_of: Callable[[TypedDAG], Tensor], dag: TypedDAG
+    ) -> Tensor:
         """The rows, each followed by the inputs of its graph."""
         if not self.columns:
             return rows
-        return torch.cat([rows, self.read(dag).to(rows.dtype)[graph]], dim=1)
+        inputs = self.read(dag).to(rows.dtype)
+        return torch.cat([rows, inputs.index_select(0, graph_of(dag))], dim=1)
 
 
 class FeatureEncoder(nn.Module):

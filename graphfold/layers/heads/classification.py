@@ -118,7 +118,7 @@ class ClassHead(Head):
         if self.level == "graph":
             return dag.graph_column(name).long()
         classes = dag.node_targets[name].long()
-        return classes[dag.output_index] if self.level == "output" else classes
+        return classes.index_select(0, dag.output_index) if self.level == "output" else classes
 
     def measured(self, targets: Tensor) -> Tensor:
         return targets >= 0

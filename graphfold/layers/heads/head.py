@@ -348,13 +348,13 @@ class Head(nn.Module, ABC):
         space = "graph" if self.level == "graph" else "node"
         rows = [as_numbers(dag.columns[space][column.name], column) for column in self.columns]
         stacked = torch.stack(rows, dim=1)
-        return stacked[dag.output_index] if self.level == "output" else stacked
+        return stacked.index_select(0, dag.output_index) if self.level == "output" else stacked
 
     def row_graph(self, dag: TypedDAG) -> Tensor:
         """[num_rows] the graph that each row belongs to."""
         if self.level == "graph":
             return torch.arange(dag.num_graphs, device=dag.batch.device)
-        return dag.batch if self.level == "node" else dag.batch[dag.output_index]
+        return dag.batch if self.level == "node" else dag.batch.index_select(0, dag.output_index)
 
     def measured(self, targets: Tensor) -> Tensor:
         """Bool, like `targets`: which of them are known."""

@@ -51,6 +51,21 @@ def test_it_equals_one_hot_codes_times_a_weight(count):
     torch.testing.assert_close(got, one_hot(encoder, columns) if count else torch.zeros(0, 6))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_code_alone_equals_one_hot_rows_times_a_weight(sparse):
+    encoder = ColumnEncoder(COLUMNS[:1], 6)
+    encoder.sparse = sparse
+    kind = torch.tensor([2, -1, 0, 2, 2, -1])
+    want = functional.one_hot(kind % 4, 4).float() @ encoder.table
+    found = encoder({"kind": kind})
+    torch.testing.assert_close(found, want)
+    upstream = torch.randn(6, 6)
+    (grad,) = torch.autograd.grad(found, encoder.table, upstream)
+    assert grad.is_sparse == sparse
+    (expected,) = torch.autograd.grad(want, encoder.table, upstream)
+    torch.testing.assert_close(grad.to_dense(), expected)
+
+
 @pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[:1], COLUMNS[1:2]])
 def test_sums_over_segments_equal_sums_of_rows(columns):
     encoder = ColumnEncoder(columns, 6)

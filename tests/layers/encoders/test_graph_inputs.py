@@ -44,14 +44,14 @@ def test_every_node_gets_the_inputs_of_its_graph() -> None:
         columns = {"graph": {"heat": torch.tensor([1.0, 2.0]), "counts": torch.ones(2, 3)}}
         num_graphs = 2
 
-    joined = GraphInputs(schema)(rows, torch.tensor([0, 1, 1]), Two())  # type: ignore[arg-type]
+    joined = GraphInputs(schema)(rows, lambda _: torch.tensor([0, 1, 1]), Two())  # type: ignore[arg-type]
     assert joined[:, 2].tolist() == [1.0, 2.0, 2.0]
 
 
 def test_without_inputs_rows_stay_as_they_are() -> None:
     inputs, rows = GraphInputs(MOLECULES), torch.zeros(3, 2)
     assert inputs.size == 0
-    assert inputs(rows, torch.arange(3), None) is rows
+    assert inputs(rows, lambda _: torch.arange(3), None) is rows
 
 
 def test_pairs_cannot_have_them() -> None:
