@@ -4,9 +4,9 @@ Every release of torch may rename them, so nothing else in graphfold uses such a
 SLF001 and tests/test_private_torch.py hold to that). Each is looked up when it is first needed: a
 torch that lacks one can still do all that does not need it. Importing this file imports nothing.
 
-Not meant are the attributes of modules and tensors that torch's own notes for extenders use,
-`_parameters`, `_buffers`, `_modules` and `_version`, and the operations `_softmax` and `_to_copy`,
-which are part of the core that torch documents.
+Not meant are the attributes of modules and tensors that torch's own notes use, `_parameters`,
+`_buffers`, `_modules`, `_version`, and of sparse tensors `_indices` and `_values`, and the
+operations `_softmax` and `_to_copy`, which are part of the core that torch documents.
 """
 
 from __future__ import annotations

@@ -63,11 +63,20 @@ class NativeMemory(Memory):
     def count_sums(self, op_type: int) -> int:
         return self._num_threads
 
-    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
-        # In one step: torch would take many, and longer than the products of a small tree.
-        numbers = torch.empty(num_rows, dtype=torch.int64)
-        self._library.number_rows(rows.data_ptr(), rows.shape[0], num_rows, numbers.data_ptr())
-        return numbers
+    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        # In one step: torch would take many, and longer than the products of a small tree. Most
+        # gradients have no row twice, and need not be sorted.
+        numbers = torch.empty(len(grad), dtype=torch.int64)
+        if not self._number(grad, numbers):
+            grad = grad.coalesce()
+            self._number(grad, numbers)
+        return grad._values(), numbers
+
+    def _number(self, grad: Tensor, numbers: Tensor) -> bool:
+        """Writes which of its rows each is, see `rows_of`; False if it has one twice."""
+        rows = grad._indices()[0].contiguous()
+        number_rows, sizes = self._library.number_rows, (len(rows), len(numbers))
+        return bool(number_rows(rows.data_ptr(), *sizes, numbers.data_ptr()))
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
         parts = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]

@@ -61,10 +61,12 @@ class TorchMemory(Memory):
     def count_sums(self, op_type: int) -> int:
         return len(self.plan.groups_by_type[op_type])
 
-    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
-        numbers = rows.new_full((num_rows,), -1)
+    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        grad = grad.coalesce()
+        (rows,), values = grad.indices(), grad.values()
+        numbers = rows.new_full((len(grad),), -1)
         numbers[rows] = torch.arange(len(rows), device=rows.device)
-        return numbers
+        return values, numbers
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
         left = []

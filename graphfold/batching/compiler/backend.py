@@ -55,8 +55,14 @@ class Memory(ABC):
         """The gradient of a weight, as the weight lies, and that of the bias if there is one."""
 
     @abstractmethod
-    def number_rows(self, rows: Tensor, num_rows: int) -> Tensor:
-        """[num_rows] the number of each row among `rows`; -1 for the others."""
+    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows that a sparse gradient has.
+
+        Shape:
+            grad: [num_rows, width]
+            returns: [count, width] these, each once; [num_rows] which of them each row is, -1 for
+                none
+        """
 
     @abstractmethod
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:

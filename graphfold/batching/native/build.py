@@ -63,7 +63,7 @@ REALS = ("float", "double")
 FUNCTIONS = {
     "run_pass": ("piippi", "i"),
     "pull_rows": ("piiipppppp", ""),
-    "number_rows": ("piip", ""),
+    "number_rows": ("piip", "i"),
     "lanes": ("", "i"),
     "packed_size": ("ii", "i"),
     "pack": ("piipiip", ""),

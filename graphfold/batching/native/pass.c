@@ -200,9 +200,14 @@ int64_t run_pass(const group *groups, int64_t num_groups, int64_t is_backward,
 }
 
 /* The number of each row among some of them; -1 for the others. */
-void number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *number) {
+int64_t number_rows(const int64_t *rows, int64_t count, int64_t num_rows, int64_t *number) {
+  int64_t num_repeated = 0;
   for (int64_t i = 0; i < num_rows; i++) number[i] = -1;
-  for (int64_t i = 0; i < count; i++) number[rows[i]] = i;
+  for (int64_t i = 0; i < count; i++) {
+    num_repeated += number[rows[i]] >= 0;
+    number[rows[i]] = i;
+  }
+  return num_repeated == 0;
 }
 
 /* [num_rows, n] the cotangents of some rows, as far as the pass itself has made them. */

@@ -195,10 +195,7 @@ class CompiledPass:
             if grad is None:
                 continue
             if grad.is_sparse:
-                grad = grad.coalesce()
-                rows = grad.indices()[0].contiguous()
-                memory.shared["upstream_row", name] = memory.number_rows(rows, self.num_rows)
-                grad = grad.values()
+                grad, memory.shared["upstream_row", name] = memory.rows_of(grad)
             grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
             memory.shared["upstream", name] = grad.contiguous()
 

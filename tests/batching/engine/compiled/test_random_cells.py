@@ -281,7 +281,8 @@ def test_gradients_come_as_none_expanded_and_sparse():
         states = network(batch, x)
         losses = [
             states["h"].sum(),  # expanded, and none for c
-            states.at("c", nodes).square().sum(),  # a few rows
+            states.at("c", nodes).square().sum(),  # a few rows, one of them twice
+            states.at("c", nodes[1:]).square().sum(),  # each once, and in no order
             states.at("c", nodes).sum() + states.at("h", nodes[:1]).sum() + states["c"].sum(),
         ]
         found.append(
