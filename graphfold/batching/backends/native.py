@@ -15,7 +15,7 @@ from graphfold.batching.compiler.program import Key, Place, Program, Rows, Weigh
 from graphfold.batching.compiler.values import Value
 from graphfold.batching.native.library import load, why_missing
 from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
-from graphfold.batching.scheduling.pass_schedule import PassSchedule
+from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
 FEW_TO_PACK = 1 << 27
@@ -47,6 +47,7 @@ class NativeMemory(Memory):
             table[op_type] = len(table)
             table += program.head
             table += [weights.get(key) or self.address(key, op_type) for key in program.keys]
+            self._shift(table, program, self.plan.types[op_type])
         numbers = array("q", table)
         plan = self.plan
         is_done = self._library.run_pass(
@@ -59,6 +60,13 @@ class NativeMemory(Memory):
         )
         if not is_done:
             raise MemoryError("there is no memory for a block of nodes")
+
+    def _shift(self, table: list[int], program: NativeProgram, whole: Group) -> None:
+        """Lets the address of what only nodes of a type have be that of row 0, there or not."""
+        first = len(table) - len(program.keys)
+        for number, size, of_edges in program.of_type:
+            begin = whole.edge_start if of_edges else whole.start
+            table[first + number] -= begin * size * self.dtype.itemsize
 
     def count_sums(self, op_type: int) -> int:
         return self._num_threads
@@ -95,14 +103,14 @@ class NativeMemory(Memory):
         k, m = self.own[op_type]["constant", str(product.weight)].shape
         k, m = (m, k) if product.is_transposed else (k, m)
         weight, bias = torch.empty(m, k, dtype=self.dtype), torch.zeros(m, dtype=self.dtype)
-        plan, num_parts = self.plan, max(x.parts, 1)
-        num_rows = plan.count_edges(op_type) if grad.of_edges else plan.count_rows(op_type)
+        whole, num_parts = self.plan.types[op_type], max(x.parts, 1)
+        num_rows = whole.num_edges if grad.of_edges else whole.size
         is_done = self._library.sum_products(
             self._address_of_rows(op_type, grad),
             grad.row,
             m,
             self._address_of_rows(op_type, x),
-            plan.type_child_row(op_type).data_ptr() if x.parts else None,
+            self.plan.child_row[whole.edges].data_ptr() if x.parts else None,
             x.row,
             num_parts,
             k // num_parts,

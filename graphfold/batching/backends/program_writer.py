@@ -17,7 +17,15 @@ from graphfold.batching.backends.operands import OPERAND_SIZE, Operand, Operands
 from graphfold.batching.backends.scratch import Scratch, allocate
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.backend import PULLED
-from graphfold.batching.compiler.program import SCRATCH, Key, Place
+from graphfold.batching.compiler.program import (
+    ALL_EDGES,
+    ROWS,
+    SCRATCH,
+    TYPE_EDGES,
+    TYPE_ROWS,
+    Key,
+    Place,
+)
 from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
     CONSTANT,
@@ -38,6 +46,9 @@ from graphfold.batching.native.library import operations
 
 #: How often an instruction is carried out, as in native/program.h.
 ROWS_OF = {NODES: 0, EDGES: 1, GROUP: 2}
+
+#: What only a type has is a part of what all rows, or all edges, of the plan would have.
+IN_PLAN = {TYPE_ROWS: ROWS, TYPE_EDGES: ALL_EDGES}
 
 #: As in native/pass.c and native/program.h.
 MAX_BUFFERS = 256
@@ -67,6 +78,8 @@ class NativeProgram:
             per row before it.
         keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
             integers that it reads.
+        of_type: of buffers that only nodes of the type have: which, the numbers per row, and
+            whether rows are edges. They begin with the first row of the type.
         numbers: the numbers of the code.
         scratch: how many numbers of scratch memory it takes per node and per edge.
         weights: the packed weights that it reads.
@@ -75,6 +88,7 @@ class NativeProgram:
     instructions: Tensor
     buffers: Tensor
     keys: tuple[Key, ...]
+    of_type: tuple[tuple[int, int, bool], ...]
     numbers: Tensor
     scratch: tuple[int, int]
     weights: tuple[Weight, ...]
@@ -191,13 +205,19 @@ class _Writer:
         buffers, numbers = self._to.buffers, [float(v.number) for v in self._to.numbers]
         if len(buffers) > MAX_BUFFERS:
             raise Unwritable(f"it needs more than {MAX_BUFFERS} buffers")
-        columns = [(space, size, start) for space, size, start, _ in buffers]
+        columns = [(IN_PLAN.get(space, space), size, start) for space, size, start, _ in buffers]
+        of_type = [
+            (number, size, space == TYPE_EDGES)
+            for number, (space, size, *_) in enumerate(buffers)
+            if space in IN_PLAN
+        ]
         keys = [SCRATCH if key is None else key for *_, key in buffers]
         width = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
         return NativeProgram(
             torch.tensor(self._instructions, dtype=torch.int64).view(-1, width),
             torch.tensor(columns, dtype=torch.int64).view(-1, 3),
             (*keys, *self._to.indices),
+            tuple(of_type),
             torch.tensor(numbers, dtype=self._dtype),
             self._scratch.sizes,
             tuple(self._weights),

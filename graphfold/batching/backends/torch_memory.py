@@ -89,7 +89,7 @@ class TorchMemory(Memory):
         """[num_rows, width] a factor of the gradient of a weight."""
         if rows.parts:
             first = self.first_row.get(rows.key, 0)
-            index = self.plan.type_child_row(op_type)
+            index = self.plan.child_row[self.plan.types[op_type].edges]
             values = self.shared[rows.key].index_select(0, index - first if first else index)
             return values.view(-1, width)
         values = self._find(op_type, rows.key).flatten(1)

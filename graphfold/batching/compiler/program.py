@@ -10,8 +10,9 @@ Key: TypeAlias = tuple[str, str]
 #: What lies in scratch memory.
 SCRATCH: Key = "scratch", ""
 
-#: Where the rows of a buffer are counted from, as in native/program.h.
-SCRATCH_NODES, SCRATCH_EDGES, ROWS, TYPE_ROWS, ALL_EDGES, TYPE_EDGES, ONE, PER_THREAD = range(8)
+#: What a buffer has rows for: the nodes or edges of a block, all rows or edges of the plan, nothing
+#: (there is one row for all), a thread, as in native/program.h; or the rows or edges of a type.
+SCRATCH_NODES, SCRATCH_EDGES, ROWS, ALL_EDGES, ONE, PER_THREAD, TYPE_ROWS, TYPE_EDGES = range(8)
 
 
 class Place(NamedTuple):
@@ -19,7 +20,7 @@ class Place(NamedTuple):
 
     Args:
         key: what lies there.
-        space: where its rows are counted from.
+        space: what it has rows for.
         size: how many numbers a row has; of a value of nodes that lies there by edges, those of an
             edge.
     """

@@ -129,7 +129,11 @@ class LevelStates(GroupStates):
 
     def join(self) -> dict[str, Tensor]:
         """field -> [num_rows + 1, width], once all groups have run."""
-        return {name: torch.cat(list(rows.values())) for name, rows in self._fields.items()}
+        starts = sorted(group.start for group in self._plan.groups)
+        return {
+            name: torch.cat([rows[start] for start in (0, *starts)])
+            for name, rows in self._fields.items()
+        }
 
     def before(self, field: str, group: Group) -> Tensor | None:
         if field not in self._inputs.given:

@@ -35,7 +35,7 @@ class TypedFields(Mapping[str, Tensor]):
         self.plan = plan
         self.parts = parts
         self.absent = absent
-        self.groups = {group.op_type: group for group in plan.groups}
+        self.groups = plan.types
         self._whole: dict[str, Tensor] = {}
 
     @staticmethod

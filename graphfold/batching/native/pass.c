@@ -35,7 +35,7 @@
 
 /* As `Group` of pass_schedule.py. */
 typedef struct {
-  int64_t op_type, first_row, end_row, first_edge, end_edge, type_row, type_edge;
+  int64_t op_type, first_row, end_row, first_edge, end_edge;
 } group;
 
 static inline int64_t size_of(const group *g) { return g->end_row - g->first_row; }
@@ -94,9 +94,7 @@ static int64_t run_block(stage s, const links *l, const group *g, int64_t first,
   real *memory = reserve(node_numbers + p->edge_scratch * b.num_edges + 1);
   if (memory == NULL) return 0;
   const int64_t skipped[] = {
-      [ROWS] = b.first_row, [TYPE_ROWS] = g->type_row + first, [EDGES] = b.first_edge,
-      [TYPE_EDGES] = g->type_edge + b.first_edge - g->first_edge, [WHOLE] = 0,
-      [PER_THREAD] = thread};
+      [ROWS] = b.first_row, [EDGES] = b.first_edge, [WHOLE] = 0, [PER_THREAD] = thread};
   for (int64_t i = 0; i < p->num_buffers; i++) {
     const buffer *own = &p->buffers[i];
     if (own->space == SCRATCH_NODES) b.at[i] = memory + own->start * num_rows;

@@ -12,12 +12,10 @@
 enum {
   SCRATCH_NODES, /* of the block */
   SCRATCH_EDGES,
-  ROWS,        /* the row of a node in the plan */
-  TYPE_ROWS,   /* its position among the nodes of its type */
-  EDGES,       /* the position of an edge in the plan */
-  TYPE_EDGES,  /* its position among the edges of nodes of the type */
-  WHOLE,       /* nothing: the same for all rows */
-  PER_THREAD,  /* a copy for every thread */
+  ROWS,       /* the row of a node in the plan */
+  EDGES,      /* the position of an edge in the plan */
+  WHOLE,      /* nothing: the same for all rows */
+  PER_THREAD, /* a copy for every thread */
 };
 
 typedef struct {

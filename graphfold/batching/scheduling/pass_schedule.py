@@ -1,4 +1,4 @@
-"""PassSchedule: the plan of one pass, as index arrays in execution order."""
+"""PassSchedule: the plan of one pass, as index arrays in the order of its rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class Group(NamedTuple):
     stop: int  # last row plus one
     edge_start: int  # first child edge
     edge_stop: int
-    type_start: int  # first row among the rows of this type
-    type_edge_start: int  # first edge among the edges of this type
 
     @property
     def size(self) -> int:
@@ -69,13 +67,14 @@ class Links(NamedTuple):
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
 
-    Nodes are those of the graphs, or the classes of equal nodes (see `deduplicate`). Rows are in
-    execution order, so a group writes one slice; edges are sorted by the row that reads, so a
-    group's edges are one slice as well. "Position" of a row is the row minus one: that of its node
-    among `node`; "position" of an edge is its place in `child_row`.
+    Nodes are those of the graphs, or the classes of equal nodes (see `deduplicate`). Rows are
+    sorted by type and then by the step in which they run, so the rows of a group are one slice, and
+    those of a type as well; edges are sorted by the row that reads, so theirs are, too. "Position"
+    of a row is the row minus one: that of its node among `node`; "position" of an edge is its place
+    in `child_row`.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # in the order in which they run
     row: Tensor  # [num_rows] int64, the row of each node
     node: Tensor  # [num_rows] int64, the node of each row, row 1 first
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
@@ -140,6 +139,13 @@ class PassSchedule:
             found.setdefault(group.op_type, []).append(group)
         return found
 
+    @cached_property
+    def types(self) -> dict[int, Group]:
+        """op type -> all of its rows, as if they were one group; in row order."""
+        ends = ((groups[0], groups[-1]) for groups in self.groups_by_type.values())
+        whole = [first._replace(stop=last.stop, edge_stop=last.edge_stop) for first, last in ends]
+        return {own.op_type: own for own in sorted(whole, key=lambda own: own.start)}
+
     @property
     def num_rows(self) -> int:
         """The number of computed rows; a buffer has one more, for absent children."""
@@ -160,7 +166,7 @@ class PassSchedule:
 
     @cached_property
     def _in_row_order(self) -> list[Group]:
-        """The groups; those of unrolled rounds run in another order."""
+        """The groups, which run in another order."""
         return sorted(self.groups, key=lambda group: group.start)
 
     @kept_property
@@ -204,7 +210,7 @@ class PassSchedule:
 
     @kept_property
     def group_table(self) -> Tensor:
-        """[num_groups, 7] the groups, for native code."""
+        """[num_groups, 5] the groups, for native code."""
         return torch.tensor(self.groups, dtype=torch.int64).view(-1, len(Group._fields))
 
     @kept_property
@@ -220,36 +226,13 @@ class PassSchedule:
 
     def rows_of_type(self, op_type: int) -> Tensor:
         """[num_rows_of_type] the rows of a type, in node order."""
-        nodes = [self.node[group.positions] for group in self.groups_by_type.get(op_type, ())]
-        return self.row[torch.cat(nodes).sort().values] if nodes else self.row[:0]
+        if op_type not in self.types:
+            return self.row[:0]
+        return self.row[self.node[self.types[op_type].positions].sort().values]
 
     def count_rows(self, op_type: int) -> int:
         """The number of rows of a type."""
-        return self._counts.get(op_type, (0, 0))[0]
-
-    def count_edges(self, op_type: int) -> int:
-        """The number of edges of a type's nodes."""
-        return self._counts.get(op_type, (0, 0))[1]
-
-    @cached_property
-    def _counts(self) -> dict[int, tuple[int, int]]:
-        """op type -> the numbers of its rows and edges."""
-        return {
-            op_type: (sum(g.size for g in groups), sum(g.num_edges for g in groups))
-            for op_type, groups in self.groups_by_type.items()
-        }
-
-    def type_child_row(self, op_type: int) -> Tensor:
-        """[num_edges_of_type] the row that each edge of a type reads, in order."""
-        if op_type not in self._type_child_rows:
-            parts = [self.child_row[g.edges] for g in self.groups_by_type.get(op_type, ())]
-            joined = torch.cat(parts) if parts else self.child_row[:0]
-            self._type_child_rows[op_type] = joined
-        return self._type_child_rows[op_type]
-
-    @cached_property
-    def _type_child_rows(self) -> dict[int, Tensor]:
-        return {}
+        return self.types[op_type].size if op_type in self.types else 0
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> PassSchedule:
         """A copy with `function` applied to every tensor."""

@@ -1,4 +1,4 @@
-"""Plans: from the step of every node to rows, edges and groups in execution order."""
+"""Plans: from the step of every node to rows, edges and groups."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def plan_levels(
         step: [num_nodes] when each node runs, from a policy.
         rank: [num_nodes] what the rows of a group are sorted by; None for node order.
     """
-    num_types = len(inputs.sizes)
-    key = step * num_types + inputs.op_type
+    num_steps = step.max(initial=0) + 1
+    key = inputs.op_type * num_steps + step
     order = stable_order(key if rank is None else key * (rank.max(initial=0) + 1) + rank)
     row = _rows(order)
     size = np.bincount(key)
     is_group = size.nonzero()[0]
-    groups = is_group % num_types, size[is_group]
-    return _plan(inputs, edges.select(order, row), order, row, groups, inputs.in_order(order))
+    types, steps = np.divmod(is_group, num_steps)
+    edges = edges.select(order, row)
+    groups = _groups(types, size[is_group], edges)
+    in_turn = tuple(groups[number] for number in stable_order(steps).tolist())
+    return _plan(inputs, edges, order, row, in_turn, inputs.in_order(order))
 
 
 def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None) -> PassSchedule:
@@ -50,7 +53,8 @@ def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None)
         edges = edges.select(order, row)
     else:
         edges = edges.select(classes.representative[order], row[np.append(classes.inverse, -1)])
-    return _plan(inputs, edges, order, row, (types, size[types]), inputs.in_type_order)
+    groups = _groups(types, size[types], edges)
+    return _plan(inputs, edges, order, row, groups, inputs.in_type_order)
 
 
 def _rows(order: IntArray) -> IntArray:
@@ -65,7 +69,7 @@ def _plan(
     edges: Edges,
     order: IntArray,
     row: IntArray,
-    groups: tuple[IntArray, IntArray],
+    groups: tuple[Group, ...],
     type_order: tuple[RowIndex | None, ...],
 ) -> PassSchedule:
     """The plan of nodes in an order.
@@ -75,11 +79,11 @@ def _plan(
         edges: of the nodes in their order; what is read is a row.
         order: the node of each row, row 1 first.
         row: [num_nodes + 1] the row of each node.
-        groups: the type of each group, and its size.
+        groups: in the order in which they run.
         type_order: by type, the row of `x` that each of its nodes is given.
     """
     return PassSchedule(
-        groups=_groups(*groups, edges),
+        groups=groups,
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
@@ -94,31 +98,9 @@ def _plan(
 def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
     """Groups from their types and sizes, in row order; rows are positions plus one."""
     bounds = run_pointers(size)
-    starts, edge_bounds, op_types = (
-        (bounds + 1).tolist(),
-        edges.ptr[bounds].tolist(),
-        types.tolist(),
-    )
-    columns = [
-        op_types,
-        starts[:-1],
-        starts[1:],
-        edge_bounds[:-1],
-        edge_bounds[1:],
-        _starts_within_type(op_types, size.tolist()),
-        _starts_within_type(op_types, np.diff(edge_bounds).tolist()),
-    ]
+    starts, edge_bounds = (bounds + 1).tolist(), edges.ptr[bounds].tolist()
+    columns = types.tolist(), starts[:-1], starts[1:], edge_bounds[:-1], edge_bounds[1:]
     return tuple(map(Group._make, zip(*columns, strict=True)))
-
-
-def _starts_within_type(types: list[int], size: list[int]) -> list[int]:
-    """[num_groups] how many rows, or edges, of the same type are in groups before each."""
-    seen: dict[int, int] = {}
-    starts = []
-    for op_type, count in zip(types, size, strict=True):
-        starts.append(seen.get(op_type, 0))
-        seen[op_type] = starts[-1] + count
-    return starts
 
 
 def _read_types(op_type: IntArray, edges: Edges, num_types: int) -> frozenset[tuple[int, int]]:

@@ -40,19 +40,25 @@ class CellInputs:
     @cached_property
     def by_type(self) -> tuple[IntArray, IntArray]:
         """The nodes of type 0, then those of type 1, ..., and [num_types + 1] where each begin."""
-        return _sorted_by_type(self.op_type, len(self.sizes))
+        return stable_order(self.op_type), self._ptr
 
-    def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
-        """By type, the row of `x` that each of some nodes is given; None if it is `x` as it is."""
-        order, ptr = _sorted_by_type(self.op_type[node], len(self.sizes))
-        return self._of_types(node[order], ptr)
+    @cached_property
+    def _ptr(self) -> IntArray:
+        """[num_types + 1] where the nodes of each type begin, sorted by type."""
+        return count_pointers(self.op_type, len(self.sizes))
 
     @cached_property
     def in_type_order(self) -> tuple[RowIndex | None, ...]:
         """`in_order` of the nodes `by_type`."""
-        return self._of_types(*self.by_type)
+        return self.in_order(self.by_type[0])
 
-    def _of_types(self, node: IntArray, ptr: IntArray) -> tuple[RowIndex | None, ...]:
+    def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
+        """By type, the row of `x` that each of its nodes is given; None if it is `x` as it is.
+
+        Args:
+            node: all nodes, sorted by type.
+        """
+        ptr = self._ptr
         rows, size = self.row[node], ptr[1:] - ptr[:-1]
         moved = run_pointers(rows != np.arange(len(rows)) - ptr[:-1].repeat(size))[ptr]
         is_whole = (size == self.sizes) & (moved[1:] == moved[:-1])

@@ -1,9 +1,9 @@
 """Unrolled rounds: message passing as one pass over nodes (v, t), which read (u, t - 1).
 
-Rows are sorted by type, then by round, so that a field takes memory only for the types that have
-it; groups run round by round. After few rounds more nodes are equal than in the end: the state of a
-node depends on what lies within t steps of it, and there molecules repeat each other. Nodes that
-are equal in a round have one row there.
+Rows are sorted by type and then by round, as those of a pass up or down are by type and step. After
+few rounds more nodes are equal than in the end: the state of a node depends on what lies within t
+steps of it, and there molecules repeat each other. Nodes that are equal in a round have one row
+there.
 
 The op type of (v, t) is that of v plus t times the number of types: rounds may have cells of their
 own.
@@ -191,4 +191,4 @@ def _find_rows(
 
 def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
     edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
-    return Group(code, row, row + size, *edges, type_start=0, type_edge_start=0)
+    return Group(code, row, row + size, *edges)

@@ -40,8 +40,26 @@ def test_the_slices_of_a_group_name_its_nodes(plan, dag):
     for group in plan.groups:
         nodes = plan.node[group.positions]
         assert torch.equal(plan.row[nodes], torch.arange(plan.num_rows + 1)[group.rows])
-        own = slice(group.type_start, group.type_start + group.size)
+        first = plan.types[group.op_type].start
+        own = slice(group.start - first, group.stop - first)
         order = plan.type_order[group.op_type]
         of_type = (dag.op_type == group.op_type).nonzero().squeeze(1)
         of_type = of_type if order is None else of_type[order.rows]
         assert torch.equal(of_type[own], nodes)
+
+
+def test_rows_are_sorted_by_type_and_then_in_the_order_of_the_groups(plan, dag):
+    row = 1
+    for op_type, whole in plan.types.items():
+        for group in plan.groups:
+            if group.op_type == op_type:
+                assert group.start == row
+                row = group.stop
+        assert (whole.stop, whole.size) == (row, int((dag.op_type == op_type).sum()))
+        assert torch.equal(
+            plan.rows_of_type(op_type).sort().values, torch.arange(plan.num_rows + 1)[whole.rows]
+        )
+        assert plan.child_ptr[whole.start - 1] == whole.edge_start
+        assert plan.child_ptr[whole.stop - 1] == whole.edge_stop
+    assert row == plan.num_rows + 1
+    assert [*plan.types] == sorted(set(dag.op_type.tolist()))

@@ -80,9 +80,9 @@ class CompiledBackward:
         """True if some types write all that is read of a kind of gradient."""
         plan = self._plan.host  # a GPU would sort its rows to say how many follow
         if kind == "previous_grad" and plan.following is not None:
-            return sum(map(plan.count_rows, op_types)) == len(plan.following[1])
+            return sum(plan.types[t].size for t in op_types) == len(plan.following[1])
         if kind in ("edge_grad", "node_grad", "weighted_grad"):
-            return sum(map(plan.count_edges, op_types)) == len(plan.child_row)
+            return sum(plan.types[t].num_edges for t in op_types) == len(plan.child_row)
         return False
 
     def _constants(self) -> dict[Named, Tensor]:

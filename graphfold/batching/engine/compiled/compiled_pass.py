@@ -165,9 +165,9 @@ class CompiledPass:
             state[0].zero_()
         if any(name in names for names in self.without_cell.values()):
             given = memory.shared.get(("given", name))
-            for group in self.plan.groups:
-                if name in self.without_cell[group.op_type]:
-                    state[group.rows] = 0 if given is None else given[group.rows]
+            for op_type, whole in self.plan.types.items():
+                if name in self.without_cell[op_type]:
+                    state[whole.rows] = 0 if given is None else given[whole.rows]
         return state
 
     def new(self, op_type: int, space: int, size: int) -> Tensor:
@@ -177,12 +177,12 @@ class CompiledPass:
         elif space == ALL_EDGES:
             count = self.plan.child_row.shape[0]
         elif space == TYPE_EDGES:
-            count = self.plan.count_edges(op_type)
+            count = self.plan.types[op_type].num_edges
         elif space == ONE:
             count = 1
         else:
             assert space == TYPE_ROWS
-            count = self.plan.count_rows(op_type)
+            count = self.plan.types[op_type].size
         return self.empty(count, size)
 
     def empty(self, *shape: int) -> Tensor:
@@ -229,11 +229,10 @@ class CompiledPass:
         total = self.zeros(*shape) if own is None else own
         if name not in self.fields:
             return total + memory.pull(name, 0, self.empty(*shape))
-        for group in self.plan.groups:
-            if name in self.without_cell[group.op_type]:
-                rows = self.empty(group.size, *shape[1:])
-                pulled = memory.pull(name, group.start, rows)
-                total[group.rows] += pulled + self._upstream(memory, name, group.rows)
+        for op_type, whole in self.plan.types.items():
+            if name in self.without_cell[op_type]:
+                pulled = memory.pull(name, whole.start, self.empty(whole.size, *shape[1:]))
+                total[whole.rows] += pulled + self._upstream(memory, name, whole.rows)
         return total
 
     def _upstream(self, memory: Memory, name: str, rows: slice) -> Tensor:
