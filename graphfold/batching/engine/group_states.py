@@ -174,7 +174,7 @@ class RoundStates(GroupStates):
         """(field, op type) -> [size, width] what cells have computed in the last round."""
         unrolled = self._inputs.unrolled
         return {
-            (name, op_type): self._fields[name][unrolled.first[-1][op_type]]
+            (name, op_type): self._fields[name][unrolled.rows(unrolled.num_rounds, op_type).start]
             for code, cell in self._inputs.cells.items()
             for op_type in unrolled.round_of(code)[1:]
             for name in cell.fields
@@ -185,7 +185,7 @@ class RoundStates(GroupStates):
         number, op_type = self._inputs.unrolled.round_of(group.op_type)
         if number > 1:  # nobody reads the round before the last any more
             for rows in self._fields.values():
-                del rows[self._inputs.unrolled.first[number - 2][op_type]]
+                del rows[self._inputs.unrolled.rows(number - 2, op_type).start]
 
     def before(self, field: str, group: Group) -> Tensor | None:
         number, op_type = self._inputs.unrolled.round_of(group.op_type)

@@ -186,7 +186,7 @@ def _initial(
     new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
     found |= {name: {} for name in lacking}
     for op_type in state.groups.keys() & cells.keys():
-        cell, size = cells[op_type], unrolled.size[0][op_type]
+        cell, size = cells[op_type], unrolled.rows(0, op_type).size
         with NativeLinear():
             own = cell.initial(select(x[op_type], unrolled.order[0][op_type]))
         check_state(cell, own, size)

@@ -33,8 +33,6 @@ class UnrolledRounds:
 
     Args:
         plan: with the rows of every round, the state before the first among them.
-        first: [num_rounds + 1][num_types] the first row of a type in a round.
-        size: [num_rounds + 1][num_types] how many rows it has there.
         order: [num_rounds + 1][num_types] the rows of `x` that those are given.
         kept: [num_types] which of the rows that a type has in the plan of a round there are before
             the first.
@@ -42,23 +40,25 @@ class UnrolledRounds:
     """
 
     plan: PassSchedule
-    first: Sequence[Sequence[int]]
-    size: Sequence[Sequence[int]]
     order: Sequence[_Rows]
     kept: _Rows
     spread: _Rows
 
     @property
     def num_rounds(self) -> int:
-        return len(self.first) - 1
+        return len(self.order) - 1
 
     def code(self, number: int, op_type: int) -> int:
         """The op type of the nodes of a type in a round."""
-        return number * len(self.first[0]) + op_type
+        return number * len(self.kept) + op_type
 
     def round_of(self, code: int) -> tuple[int, int]:
         """(number of the round, op type of the nodes), from `code`."""
-        return divmod(code, len(self.first[0]))
+        return divmod(code, len(self.kept))
+
+    def rows(self, number: int, op_type: int) -> Group:
+        """The rows of a type in a round."""
+        return self.plan.types[self.code(number, op_type)]
 
     def previous(self, group: Group) -> tuple[int, Tensor | None]:
         """The rows of a group's nodes in the round before.
@@ -68,9 +68,10 @@ class UnrolledRounds:
             for its rows as they are.
         """
         number, op_type = self.round_of(group.op_type)
-        first, size = self.first[number - 1][op_type], self.size[number - 1][op_type]
-        before = self.plan.previous_row
-        return first, None if size == group.size or before is None else before[group.rows] - first
+        before, row = self.rows(number - 1, op_type), self.plan.previous_row
+        if before.size == group.size or row is None:
+            return before.start, None
+        return before.start, row[group.rows] - before.start
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> UnrolledRounds:
         """A copy with `function` applied to every tensor."""
@@ -110,9 +111,7 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
             one row already; these are equal in early rounds only.
     """
     num_types = len(plan.type_order)
-    rows, size = _find_rows(plan, num_rounds, equal)
-    starts = {group.op_type: group.start for group in plan.groups}
-    first = rows.of[:, [starts.get(op_type, 0) for op_type in range(num_types)]].tolist()
+    rows = _find_rows(plan, num_rounds, equal)
     later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
     start = plan_ptr[rows.row - 1]
     ptr, reading, edge = spread_runs(start, (plan_ptr[rows.row] - start) * later)
@@ -120,15 +119,10 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
     child = rows.of[rows.number[reading] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
     degree = np.append(0, plan_ptr[1:] - plan_ptr[:-1])  # of an absent child none
-    groups = [
-        _group(number * num_types + op_type, row, size[number][op_type], ptr)
-        for number, own in enumerate(first)
-        for op_type, row in enumerate(own)
-        if row
-    ]
+    groups = _groups(plan, rows, ptr)
     numpy = torch.from_numpy
     unrolled = PassSchedule(
-        groups=tuple(groups),
+        groups=groups,
         row=plan.row,
         node=numpy(np.zeros(len(rows.row), np.int64)),
         child_ptr=numpy(ptr),
@@ -140,55 +134,54 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
         previous_row=numpy(before),
         neighbor_count=numpy(degree[read]),
     )
-    kept, order, spread = _find_indices(plan, rows, first, size)
-    return UnrolledRounds(unrolled, first, size, order, kept, spread)
+    order, kept, spread = _find_indices(plan, rows, groups)
+    return UnrolledRounds(unrolled, order, kept, spread)
+
+
+def _groups(plan: PassSchedule, rows: _Unrolled, ptr: IntArray) -> tuple[Group, ...]:
+    """The rows of each type in each round, round by round; `ptr` says where their edges begin."""
+    types, num_layers = plan.types.values(), len(rows.of)
+    codes = [n * len(plan.type_order) + own.op_type for own in types for n in range(num_layers)]
+    start = rows.of[:, [own.start for own in types]].T.flatten()
+    stop = np.append(start[1:], len(rows.row) + 1)
+    bounds = (column.tolist() for column in (start, stop, ptr[start - 1], ptr[stop - 1]))
+    return tuple(sorted(map(Group, codes, *bounds)))
 
 
 def _find_indices(
-    plan: PassSchedule, rows: _Unrolled, first: list[list[int]], size: list[list[int]]
-) -> tuple[_Rows, list[_Rows], _Rows]:
-    """`kept`, `order` and `spread` of `UnrolledRounds`."""
+    plan: PassSchedule, rows: _Unrolled, groups: Sequence[Group]
+) -> tuple[list[_Rows], _Rows, _Rows]:
+    """`order`, `kept` and `spread` of `UnrolledRounds`."""
     kept: list[RowIndex | None] = [None] * len(plan.type_order)
-    order, spread = [list(plan.type_order) for _ in size], kept.copy()
-    for group in plan.groups:
-        op_type, own = group.op_type, plan.type_order[group.op_type]
-        for number in range(len(size)):
-            count, start = size[number][op_type], first[number][op_type]
-            if count == group.size:
-                continue
-            there = rows.row[start - 1 : start - 1 + count] - group.start
-            order[number][op_type] = _index(there if own is None else own.rows.numpy()[there])
-            if number == 0:
-                kept[op_type] = _index(there)
-            elif number == len(size) - 1:
-                spread[op_type] = _index(rows.of[number, group.rows] - start)
-    return tuple(kept), [tuple(own) for own in order], tuple(spread)
+    order, spread = [list(plan.type_order) for _ in rows.of], kept.copy()
+    for group in groups:
+        number, op_type = divmod(group.op_type, len(kept))
+        whole, own = plan.types[op_type], plan.type_order[op_type]
+        if group.size == whole.size:
+            continue
+        there = rows.row[group.positions] - whole.start
+        order[number][op_type] = _index(there if own is None else own.rows.numpy()[there])
+        if number == 0:
+            kept[op_type] = _index(there)
+        elif number == len(order) - 1:
+            spread[op_type] = _index(rows.of[number, whole.rows] - group.start)
+    return [tuple(own) for own in order], tuple(kept), tuple(spread)
 
 
 def _index(rows: IntArray) -> RowIndex:
     return RowIndex(torch.from_numpy(rows))
 
 
-def _find_rows(
-    plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]
-) -> tuple[_Unrolled, list[list[int]]]:
-    """Those of the first type in every round, then those of the next one; and their numbers."""
+def _find_rows(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]) -> _Unrolled:
+    """Those of the first type in every round, then those of the next one."""
     everyone, num_layers = np.arange(plan.num_rows + 1), num_rounds + 1
     stands = np.stack(equal or [everyone] * num_layers)
     is_own = stands == everyone
-    size = [[0] * len(plan.type_order) for _ in range(num_layers)]
     places = [np.zeros((2, 0), np.int64)]
-    for group in plan.groups:
-        number, position = is_own[:, group.rows].nonzero()
-        places.append(np.stack([number, position + group.start]))
-        for layer, count in enumerate(np.bincount(number, minlength=num_layers).tolist()):
-            size[layer][group.op_type] = count
+    for whole in plan.types.values():
+        number, position = is_own[:, whole.rows].nonzero()
+        places.append(np.stack([number, position + whole.start]))
     number, row = np.concatenate(places, axis=1)
     of = np.zeros((num_layers, plan.num_rows + 1), np.int64)
     of[number, row] = np.arange(1, len(row) + 1)
-    return _Unrolled(row, number, np.take_along_axis(of, stands, 1)), size
-
-
-def _group(code: int, row: int, size: int, ptr: IntArray) -> Group:
-    edges = int(ptr[row - 1]), int(ptr[row - 1 + size])
-    return Group(code, row, row + size, *edges)
+    return _Unrolled(row, number, np.take_along_axis(of, stands, 1))

@@ -200,7 +200,7 @@ def _rows_of_calls(batch: Batch, index: int, item: Pass, op_type: int) -> list[i
     if unrolled is None:
         return group_sizes(batch, op_type, index)
     assert isinstance(item, Rounds)
-    return [unrolled.size[number + 1][op_type] for number in range(item.rounds)]
+    return [unrolled.rows(number + 1, op_type).size for number in range(item.rounds)]
 
 
 def _linear_layers(module: nn.Module) -> list[nn.Linear]:

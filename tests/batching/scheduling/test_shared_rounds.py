@@ -81,7 +81,9 @@ def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
 def rows(dag: TypedDAG, num_rounds: int) -> list[int]:
     """How many rows are computed before the first round and in each."""
     schedule = build_schedule(dag, [Rounds("bond", num_rounds)], share=True)
-    sizes = [sum(size) for size in schedule.unrolled[0].size]
+    unrolled, sizes = schedule.unrolled[0], [0] * (schedule.unrolled[0].num_rounds + 1)
+    for group in unrolled.plan.groups:
+        sizes[unrolled.round_of(group.op_type)[0]] += group.size
     assert sizes[-1] == schedule.passes[0].num_rows
     return sizes
 

@@ -40,17 +40,15 @@ class _CompiledRounds(CompiledPass):
         super().__init__(as_pass, cells)
         # What is not kept here may be freed before backward: x, and the states before.
         self._unrolled = unrolled = inputs.unrolled
-        first = unrolled.first[0]
         # The first row of what is given; of no rows at all any number will do.
         self._given_at = {
-            name: next((first[op_type] for op_type in inputs.initial[name]), 0)
+            name: next((unrolled.rows(0, op_type).start for op_type in inputs.initial[name]), 0)
             for name in inputs.given
         }
         types = sorted({unrolled.round_of(code)[1] for code in cells})
         last = unrolled.num_rounds
-        self.first_row = unrolled.first[0][types[0]]
-        self.num_rows = unrolled.first[last][types[-1]] + unrolled.size[last][types[-1]]
-        self.num_rows -= self.first_row
+        self.first_row = unrolled.rows(0, types[0]).start
+        self.num_rows = unrolled.rows(last, types[-1]).stop - self.first_row
         initial: dict[Named, Tensor] = {}
         for name in self.fields:
             for op_type, rows in inputs.initial[name].items():
@@ -91,13 +89,13 @@ class _CompiledRounds(CompiledPass):
                 code = unrolled.code(unrolled.num_rounds, op_type)
                 memory.own[code]["upstream", name] = dense.to(self.dtype).contiguous()
                 # Rows are counted from the first of the pass, those of results from the first here.
-                first = unrolled.first[unrolled.num_rounds][op_type]
+                first = unrolled.plan.types[code].start
                 memory.first_row[code, ("upstream", name)] = first
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         op_type, (kind, name) = named
         if kind == "initial" and op_type is not None:
-            first = self._unrolled.first[0][op_type]
+            first = self._unrolled.rows(0, op_type).start
             return memory.pull(name, first, self.empty(*shape))
         if kind == "given":
             return memory.pull(name, self._given_at[name], self.empty(*shape))
@@ -105,5 +103,5 @@ class _CompiledRounds(CompiledPass):
 
     def _rows(self, number: int, op_type: int) -> slice:
         """The rows of a type in a round, as a slice of a state."""
-        start = self._unrolled.first[number][op_type] - self.first_row
-        return slice(start, start + self._unrolled.size[number][op_type])
+        rows = self._unrolled.rows(number, op_type)
+        return slice(rows.start - self.first_row, rows.stop - self.first_row)
