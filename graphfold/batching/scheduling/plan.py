@@ -33,8 +33,8 @@ def plan_levels(
     types, steps = np.divmod(is_group, num_steps)
     edges = edges.select(order, row)
     groups = _groups(types, size[is_group], edges)
-    in_turn = tuple(groups[number] for number in stable_order(steps).tolist())
-    return _plan(inputs, edges, order, row, in_turn, inputs.in_order(order))
+    as_run = tuple(groups[number] for number in stable_order(steps).tolist())
+    return _plan(inputs, edges, order, row, as_run, inputs.in_order(order))
 
 
 def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None) -> PassSchedule:
