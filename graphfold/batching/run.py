@@ -13,7 +13,7 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.compiler.compiled_cell import CompiledCell
-from graphfold.batching.engine.compiled.choice import find_compiled
+from graphfold.batching.engine.compiled.choice import Choice, find_compiled
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
@@ -27,6 +27,7 @@ from graphfold.batching.engine.pass_inputs import (
 )
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select
+from graphfold.batching.engine.sections import find_sections
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
 from graphfold.batching.kernels.segment import get_kernel
@@ -156,35 +157,50 @@ class RowRun:
         self.plan, self.index = plan, index
 
     def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
-        given = self._given(plan)
-        fields = {*given, *(name for cell in cells.values() for name in cell.fields)}
+        self.fields = self._given(plan)
+        fields = {*self.fields, *(name for cell in cells.values() for name in cell.fields)}
         inputs = PassInputs(
             plan=plan,
             cells=cells,
             x={t: select(self._before(t, cell), plan.type_order[t]) for t, cell in cells.items()},
-            given=given,
+            given=self.fields,
             absent={n: value for n, value in self.inputs.absent.items() if n in fields},
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
             **self._tables(item, plan, cells),
         )
-        is_fast = self.inputs.engine == "fast"
-        compiled: Mapping[int, CompiledCell] | str = "engine=autograd"
-        if is_fast:
-            compiled = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
-        if isinstance(compiled, str):
-            self.fields, self.sparse = run_eager(inputs), set()
-            self._note(plan, cells, f"as it is ({compiled})")
-        else:
+        choice = Choice.as_it_is(inputs, "engine=autograd")
+        if self.inputs.engine == "fast":
+            choice = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
+        for types in find_sections(plan, cells, choice.why_not):
+            self._section(inputs.section(types, self.fields), choice)
+
+    def _section(self, inputs: PassInputs, choice: Choice) -> None:
+        """Runs some types of a pass, compiled if all of their cells are."""
+        compiled = {t: choice.compiled[t] for t in inputs.cells if t in choice.compiled}
+        with_nodes = inputs.plan.types.keys() & inputs.cells.keys()
+        why_not = {t: why for t, why in choice.why_not.items() if t in with_nodes}
+        if compiled and not why_not:
             self.fields = run_compiled(inputs, compiled)
             self.sparse = self.sparse | inputs.fields.keys()
-            self._note(plan, cells, compiled_by(compiled))
+        else:
+            self.fields, self.sparse = run_eager(inputs), set()
+        self._note(inputs.plan, inputs.cells, compiled, why_not)
 
-    def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], how: str) -> None:
-        """Notes how the cells of types with nodes run, for whoever asks the network."""
-        for op_type in plan.groups_by_type.keys() & cells.keys():
-            self.inputs.execution[self.batch.dag.schema.types[op_type].name] = how
+    def _note(
+        self,
+        plan: PassSchedule,
+        cells: Mapping[int, Cell],
+        compiled: Mapping[int, CompiledCell],
+        why_not: Mapping[int, str],
+    ) -> None:
+        """Notes how the cells of types with nodes have run, for whoever asks the network."""
+        how = compiled_by(compiled) if compiled and not why_not else ""
+        for op_type in plan.types.keys() & cells.keys():
+            reason = why_not.get(op_type) or next(iter(why_not.values()), "")
+            name = self.batch.dag.schema.types[op_type].name
+            self.inputs.execution[name] = how or f"as it is ({reason})"
 
     def _rounds(self, index: int, item: Rounds, cells_by_round: Sequence[dict[int, Cell]]) -> None:
         schedule = self.batch.schedule
@@ -205,16 +221,16 @@ class RowRun:
             kernel=get_kernel(self.inputs.kernel),
         )
         is_fast, fuse = self.inputs.engine == "fast", self.inputs.fuse
-        compiled: Mapping[int, CompiledCell] | str = "engine=autograd"
+        choice = Choice.as_it_is(inputs.as_pass, "engine=autograd")
         if is_fast:
             why_not = inputs.why_not_compiled()
-            compiled = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
-        if isinstance(compiled, str):
-            self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
-            self._note(plan, cells_by_round[0], f"as it is ({compiled})")
+            choice = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
+        # In rounds all types wait for each other.
+        if choice.compiled and not choice.why_not:
+            self.fields = run_compiled_rounds(inputs, choice.compiled)
         else:
-            self.fields = run_compiled_rounds(inputs, compiled)
-            self._note(plan, cells_by_round[0], compiled_by(compiled))
+            self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
+        self._note(plan, cells_by_round[0], choice.compiled, choice.why_not)
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """The tables that cells make of the edges' columns, and the row of each edge in them."""

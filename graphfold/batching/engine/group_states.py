@@ -53,12 +53,16 @@ class GroupStates(ABC):
     def previous(self, field: str, group: Group) -> Tensor:
         """[group_size, width] a field of the group's own nodes before they run."""
         rows = self.before(field, group)
-        if rows is None:
+        if rows is None or not self.had(field):
             raise SchemaError(
                 f"children.previous('{field}') reads a field that no earlier pass gives the nodes. "
                 "Add a pass that computes it, or correct the name."
             )
         return rows
+
+    def had(self, field: str) -> bool:
+        """True if it is no field that the pass itself has computed for others."""
+        return True
 
     def children(self, field: str, group: Group) -> Tensor:
         """[num_child_edges, width] what the edges of a group read."""
@@ -134,6 +138,9 @@ class LevelStates(GroupStates):
             name: torch.cat([rows[start] for start in (0, *starts)])
             for name, rows in self._fields.items()
         }
+
+    def had(self, field: str) -> bool:
+        return field in self._inputs.had
 
     def before(self, field: str, group: Group) -> Tensor | None:
         if field not in self._inputs.given:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -25,6 +25,7 @@ class PassInputs:
     Attributes:
         fields: the fields that the pass writes, name -> width; the other given ones stay as they
             are.
+        had: the fields that nodes had before the pass; given in a section of it are others, too.
         without_cell: op type -> the written fields that its nodes have from before, or not at all.
     """
 
@@ -48,6 +49,16 @@ class PassInputs:
             own = self.cells[op_type].fields if op_type in self.cells else {}
             self.without_cell[op_type] = [name for name in self.fields if name not in own]
         self._dtype = cell_dtype(self.cells.values(), self.x.values())
+        self.had: Collection[str] = self.given.keys()
+
+    def section(self, types: Set[int], given: Mapping[str, Tensor]) -> PassInputs:
+        """The same for some of the types with cells, after others; see `find_sections`."""
+        if types == self.cells.keys():
+            return self
+        cells = {op_type: cell for op_type, cell in self.cells.items() if op_type in types}
+        section = replace(self, cells=cells, x={t: self.x[t] for t in cells}, given=given)
+        section.had = self.had
+        return section
 
     def dtype(self, field: str) -> torch.dtype:
         """The dtype of a field: as given, else that of the cells' parameters or inputs.

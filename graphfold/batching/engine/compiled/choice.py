@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -54,6 +54,18 @@ class Known(NamedTuple):
     is_traced: bool = False  # whether another backend may have programs for it
 
 
+class Choice(NamedTuple):
+    """Programs of the cells of a pass by op type, and why the others have none."""
+
+    compiled: Mapping[int, CompiledCell]
+    why_not: Mapping[int, str]
+
+    @staticmethod
+    def as_it_is(inputs: PassInputs, reason: str) -> Choice:
+        """All cells run as they are, for one reason."""
+        return Choice({}, dict.fromkeys(inputs.cells, reason))
+
+
 _KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
 #: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
 #: that is loaded or made again.
@@ -75,8 +87,8 @@ def find_compiled(
     backend: str = AUTO,
     trial: type[Trial] = PassTrial,
     why_not: str | None = None,
-) -> Mapping[int, CompiledCell] | str:
-    """The programs of all cells of a pass, or why the cells run as they are.
+) -> Choice:
+    """The programs of the cells of a pass, and why others run as they are.
 
     A cell that cannot be compiled is named in a warning, once for each reason.
 
@@ -93,13 +105,24 @@ def find_compiled(
     """
     reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
-        return reason or "no cell of the pass has fields"
+        return Choice.as_it_is(inputs, reason or "no cell of the pass has fields")
     if why_not is not None:
-        return refuse(_names(inputs), why_not, fuse)
+        return Choice.as_it_is(inputs, refuse(_names(inputs), why_not, fuse))
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
-    refusals: list[_Refusal] = []  # by the backends before the one that runs
-    device = signatures.device.type
+    compiled, refused = _compile_by_any(inputs, signatures, backend, trial)
+    reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
+    reasons |= dict.fromkeys(_alone(inputs, compiled), "a node alone has no variance")
+    return Choice({t: own for t, own in compiled.items() if t not in reasons}, reasons)
+
+
+def _compile_by_any(
+    inputs: PassInputs, signatures: _Signatures, backend: str, trial: type[Trial]
+) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
+    """The programs of the first backend that has all that can be traced, and the cells without."""
+    device, compiled = signatures.device.type, dict[int, CompiledCell]()
     here = [own for own in BACKENDS.values() if device in own.devices]
+    refused = dict.fromkeys(inputs.cells, _Refusal(_names(inputs), f"no backend runs on {device}"))
+    before: dict[int, _Refusal] = {}  # by the backends before
     for candidate in here if backend == AUTO else (BACKENDS[backend],):
         missing = candidate.why_not(signatures.device, signatures.dtype)
         if missing is not None and backend != AUTO:
@@ -107,20 +130,16 @@ def find_compiled(
                 f"backend={backend} cannot run: {missing}. Use backend={AUTO} "
                 f"(model.backend={AUTO})."
             )
-        found = (
-            _compile_all(inputs, signatures, candidate, trial)
-            if missing is None
-            else _Refusal(_names(inputs), missing)
-        )
-        if not isinstance(found, _Refusal):
-            for refusal in refusals:
-                _say_slower(refusal.name, refusal.reason, here[0])
-            return found
-        refusals.append(found)
-        if not found.is_of_backend:
+        if missing is None:
+            compiled, refused = _compile_all(inputs, signatures, candidate, trial)
+        elif not compiled:
+            refused = dict.fromkeys(inputs.cells, _Refusal(_names(inputs), missing))
+        if not any(own.is_of_backend for own in refused.values()):
             break
-    last = refusals[-1] if refusals else _Refusal(_names(inputs), f"no backend runs on {device}")
-    return refuse(last.name, last.reason, fuse)
+        before = {**refused, **before}
+    for op_type in before.keys() & compiled.keys():
+        _say_slower(before[op_type].name, before[op_type].reason, here[0])
+    return compiled, refused
 
 
 def _names(inputs: PassInputs) -> str:
@@ -138,18 +157,25 @@ class _Refusal(NamedTuple):
 
 def _compile_all(
     inputs: PassInputs, signatures: _Signatures, backend: Backend, trial: type[Trial]
-) -> Mapping[int, CompiledCell] | _Refusal | str:
-    """The programs of all cells; or which cell has none; or why the pass is eager this time."""
+) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
+    """The programs of the cells, and the cells that have none."""
     found: dict[int, CompiledCell] = {}
+    refused: dict[int, _Refusal] = {}
     for op_type, cell in inputs.cells.items():
         known = _find(cell, signatures.of(op_type), backend, trial)
         if known.compiled is None:
-            return _Refusal(type(cell).__name__, known.reason, known.is_traced)
-        needs_more = known.compiled.takes_means or known.compiled.lowered.assumes_more
-        if needs_more and inputs.plan.count_rows(op_type) == 1:
-            return "a node alone has no variance"  # the cell itself knows what to do then
-        found[op_type] = known.compiled
-    return found
+            refused[op_type] = _Refusal(type(cell).__name__, known.reason, known.is_traced)
+        else:
+            found[op_type] = known.compiled
+    return found, refused
+
+
+def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> Iterator[int]:
+    """The types of one node whose programs take means; the cell itself knows what to do then."""
+    for op_type, cell in compiled.items():
+        takes_means = cell.takes_means or cell.lowered.assumes_more
+        if takes_means and inputs.plan.count_rows(op_type) == 1:
+            yield op_type
 
 
 def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
