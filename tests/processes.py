@@ -1,4 +1,4 @@
-"""What tests ask about other processes."""
+"""What tests ask about other processes, and how they start them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import time
 
 import pytest
+import torch
+
+#: How tests start processes that train: forks need not load torch, but in a torch built for
+#: GPUs autograd has threads of its own, which a fork after any backward does not have.
+START_METHOD = "fork" if torch.version.cuda is None else "spawn"
 
 
 def wait_until_gone(pid: int) -> None:

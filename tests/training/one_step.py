@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
+from processes import START_METHOD
 from torch import Tensor
 from torch.multiprocessing import start_processes
 from torch.nn.utils import parameters_to_vector
@@ -57,7 +58,7 @@ def take_step(
     loop, data = new_loop(*words)
     if patch is not None:
         patch(loop)
-    forked = partial(start_processes, start_method="fork")
+    forked = partial(start_processes, start_method=START_METHOD)
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch("graphfold.training.process.ranks.start_processes", forked),

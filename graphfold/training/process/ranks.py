@@ -172,7 +172,7 @@ def _group(device: torch.device, meeting_point: str, number: int, count: int) ->
         distributed.init_process_group(
             "nccl" if is_gpu else "gloo", init_method=meeting_point, rank=number, world_size=count
         )
-    except distributed.DistError as error:
+    except RuntimeError as error:  # a DistError, but of torch 2.6 where a port is taken
         raise ProcessError(
             f"process {number} of {count} has not met the others at {meeting_point} "
             f"({first_line(error)}). See to it that all of them run and can reach that machine, or "

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from layers.molecule_graphs import SCHEMA, SIZE, atom_features, molecules, run
+from processes import START_METHOD
 from strategies import chain
 from torch import nn
 from torch.multiprocessing import start_processes
@@ -86,7 +87,7 @@ def test_two_processes_normalise_like_one(tmp_path):
     rows = torch.randn(7, SIZE, dtype=torch.float64)
     weights = torch.linspace(-1, 1, rows.numel(), dtype=torch.float64).view_as(rows)
     torch.save((rows, weights), tmp_path / "rows.pt")
-    start_processes(_normalise_share, (tmp_path,), nprocs=2, start_method="fork")
+    start_processes(_normalise_share, (tmp_path,), nprocs=2, start_method=START_METHOD)
     norm = nn.BatchNorm1d(SIZE).double()
     rows.requires_grad_()
     out = norm(rows)

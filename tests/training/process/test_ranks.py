@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import START_METHOD
 from torch.multiprocessing import start_processes
 from training.launches import BY_SRUN, BY_TORCHRUN, set_environment
 from training.tiny_runs import listops, read_json, run, write_molecules
@@ -70,8 +71,8 @@ def test_who_does_not_meet_the_others_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are forks of this one, which need not load torch."""
-    fork = partial(start_processes, start_method="fork")
+    """Processes are forks of this one where they can be, which need not load torch."""
+    fork = partial(start_processes, start_method=START_METHOD)
     monkeypatch.setattr("graphfold.training.process.ranks.start_processes", fork)
 
 
