@@ -67,10 +67,10 @@ def check_reads(
     """
     for reader, read in plan.read_types:
         if reader in cells:
-            fields = {name for name, types in has.items() if read in types}
-            if read in cells:
-                fields.update(cells[read].fields)
-            _require_fields(schema, cells[reader], read, fields)
+            fields = cells[read].fields if read in cells else {}
+            if not {*cells[reader].read_fields} <= fields.keys():
+                given = [name for name, types in has.items() if read in types]
+                _require_fields(schema, cells[reader], read, [*fields, *given])
 
 
 def _check_widths(cell: Cell, widths: dict[str, int]) -> None:

@@ -199,13 +199,13 @@ class Network(nn.Module):
 
     def _cells_by_round(self, index: int, num_rounds: int = 1) -> list[dict[int, Cell]]:
         """The cells of a pass by op type; of rounds, those of each."""
-        cells_by_round: list[dict[int, Cell]] = [{} for _ in range(num_rounds)]
         # Past the containers' own methods, which take five times as long; every pass asks.
-        for name, cells in self.cells._modules[str(index)]._modules.items():
-            op_type, own = self._op_types[name], list(cells._modules.values())  # type: ignore[union-attr]
-            for number, by_type in enumerate(cells_by_round):
-                by_type[op_type] = own[min(number, len(own) - 1)]
-        return cells_by_round
+        by_name = self.cells._modules[str(index)]._modules
+        own = {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
+        return [
+            {op_type: cells[min(number, len(cells) - 1)] for op_type, cells in own.items()}
+            for number in range(num_rounds)
+        ]
 
 
 def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:

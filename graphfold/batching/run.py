@@ -12,7 +12,6 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
-from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.choice import Choice, find_compiled
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
@@ -173,34 +172,25 @@ class RowRun:
         choice = Choice.as_it_is(inputs, "engine=autograd")
         if self.inputs.engine == "fast":
             choice = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
-        for types in find_sections(plan, cells, choice.why_not):
-            self._section(inputs.section(types, self.fields), choice)
+        for types in find_sections(plan, cells.keys(), choice.why_not):
+            own = choice.among(plan.types.keys() & types)
+            self._section(inputs.section(types, self.fields), own)
 
     def _section(self, inputs: PassInputs, choice: Choice) -> None:
         """Runs some types of a pass, compiled if all of their cells are."""
-        compiled = {t: choice.compiled[t] for t in inputs.cells if t in choice.compiled}
-        with_nodes = inputs.plan.types.keys() & inputs.cells.keys()
-        why_not = {t: why for t, why in choice.why_not.items() if t in with_nodes}
-        if compiled and not why_not:
-            self.fields = run_compiled(inputs, compiled)
+        if choice.is_compiled:
+            self.fields = run_compiled(inputs, choice.compiled)
             self.sparse = self.sparse | inputs.fields.keys()
         else:
             self.fields, self.sparse = run_eager(inputs), set()
-        self._note(inputs.plan, inputs.cells, compiled, why_not)
+        self._note(inputs.plan, inputs.cells, choice)
 
-    def _note(
-        self,
-        plan: PassSchedule,
-        cells: Mapping[int, Cell],
-        compiled: Mapping[int, CompiledCell],
-        why_not: Mapping[int, str],
-    ) -> None:
+    def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], choice: Choice) -> None:
         """Notes how the cells of types with nodes have run, for whoever asks the network."""
-        how = compiled_by(compiled) if compiled and not why_not else ""
-        for op_type in plan.types.keys() & cells.keys():
-            reason = why_not.get(op_type) or next(iter(why_not.values()), "")
-            name = self.batch.dag.schema.types[op_type].name
-            self.inputs.execution[name] = how or f"as it is ({reason})"
+        types = self.batch.dag.schema.types
+        for op_type in cells:
+            if op_type in plan.types:
+                self.inputs.execution[types[op_type].name] = choice.how(op_type)
 
     def _rounds(self, index: int, item: Rounds, cells_by_round: Sequence[dict[int, Cell]]) -> None:
         schedule = self.batch.schedule
@@ -226,11 +216,11 @@ class RowRun:
             why_not = inputs.why_not_compiled()
             choice = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
         # In rounds all types wait for each other.
-        if choice.compiled and not choice.why_not:
+        if choice.is_compiled:
             self.fields = run_compiled_rounds(inputs, choice.compiled)
         else:
             self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
-        self._note(plan, cells_by_round[0], choice.compiled, choice.why_not)
+        self._note(plan, cells_by_round[0], choice)
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
         """The tables that cells make of the edges' columns, and the row of each edge in them."""
@@ -293,11 +283,6 @@ class RowRun:
     def _edge(self, item: Pass, plan: PassSchedule) -> dict[str, Tensor]:
         columns = self.inputs.edge_columns(item)
         return {name: column.index_select(0, plan.edge) for name, column in columns.items()}
-
-
-def compiled_by(cells: Mapping[int, CompiledCell]) -> str:
-    """The way that compiled cells run, for messages."""
-    return f"compiled ({next(iter(cells.values())).backend.name})"
 
 
 def _after(cell: Cell, state: State, num_rows: int) -> State:

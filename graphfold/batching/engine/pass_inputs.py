@@ -26,7 +26,7 @@ class PassInputs:
         fields: the fields that the pass writes, name -> width; the other given ones stay as they
             are.
         had: the fields that nodes had before the pass; given in a section of it are others, too.
-        without_cell: op type -> the written fields that its nodes have from before, or not at all.
+        without_cell: written field -> the types whose nodes have it from before, or not at all.
     """
 
     plan: PassSchedule
@@ -44,10 +44,11 @@ class PassInputs:
         self.fields: dict[str, int] = {}
         for cell in self.cells.values():
             self.fields |= cell.fields
-        self.without_cell: dict[int, list[str]] = {}
-        for op_type in self.plan.groups_by_type:
+        self.without_cell: dict[str, list[int]] = {}
+        for op_type in self.plan.types:
             own = self.cells[op_type].fields if op_type in self.cells else {}
-            self.without_cell[op_type] = [name for name in self.fields if name not in own]
+            for name in self.fields.keys() - own.keys():
+                self.without_cell.setdefault(name, []).append(op_type)
         self._dtype = cell_dtype(self.cells.values(), self.x.values())
         self.had: Collection[str] = self.given.keys()
 

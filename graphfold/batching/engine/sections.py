@@ -12,9 +12,7 @@ from collections.abc import Collection, Set
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
 
-def find_sections(
-    plan: PassSchedule, types: Collection[int], refused: Collection[int]
-) -> list[Set[int]]:
+def find_sections(plan: PassSchedule, types: Set[int], refused: Collection[int]) -> list[Set[int]]:
     """The types of each section, in an order in which each reads only itself and those before.
 
     Args:
@@ -22,10 +20,11 @@ def find_sections(
         types: those that have cells; those without nodes are in the first section.
         refused: those whose cells cannot be compiled. A section of both kinds runs as it is.
     """
-    refused = plan.types.keys() & refused
-    left = plan.types.keys() & types
-    if not refused or not left - refused:
-        return [set(types)]
+    if not refused:
+        return [types]
+    refused, left = plan.types.keys() & refused, plan.types.keys() & types
+    if not refused or left <= refused:
+        return [types]
     found: list[Set[int]] = []
     while left:
         parts = [_read_by(plan, op_type, left) for op_type in left]
@@ -33,7 +32,7 @@ def find_sections(
         alike = compiled or [part for part in parts if part <= refused]
         found.append(frozenset().union(*alike) if alike else min(parts, key=len))
         left -= found[-1]
-    return [found[0] | (set(types) - plan.types.keys()), *found[1:]]
+    return [found[0] | types - plan.types.keys(), *found[1:]]
 
 
 def _read_by(plan: PassSchedule, op_type: int, among: Set[int]) -> Set[int]:

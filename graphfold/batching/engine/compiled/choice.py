@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
+from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -65,6 +66,27 @@ class Choice(NamedTuple):
         """All cells run as they are, for one reason."""
         return Choice({}, dict.fromkeys(inputs.cells, reason))
 
+    @property
+    def is_compiled(self) -> bool:
+        """True if all cells have programs; otherwise all of them run as they are."""
+        return bool(self.compiled) and not self.why_not
+
+    def among(self, types: Set[int]) -> Choice:
+        """The choice for some types."""
+        if not self.why_not:
+            return self
+        return Choice(
+            {op_type: own for op_type, own in self.compiled.items() if op_type in types},
+            {op_type: why for op_type, why in self.why_not.items() if op_type in types},
+        )
+
+    def how(self, op_type: int) -> str:
+        """The way that a cell runs, for messages."""
+        if self.is_compiled:
+            return f"compiled ({next(iter(self.compiled.values())).backend.name})"
+        reason = self.why_not.get(op_type) or next(iter(self.why_not.values()), "")
+        return f"as it is ({reason})"
+
 
 _KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
 #: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
@@ -111,17 +133,19 @@ def find_compiled(
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
     compiled, refused = _compile_by_any(inputs, signatures, backend, trial)
     reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
-    reasons |= dict.fromkeys(_alone(inputs, compiled), "a node alone has no variance")
-    return Choice({t: own for t, own in compiled.items() if t not in reasons}, reasons)
+    for op_type in _alone(inputs, compiled):
+        reasons[op_type] = "a node alone has no variance"
+        del compiled[op_type]
+    return Choice(compiled, reasons)
 
 
 def _compile_by_any(
     inputs: PassInputs, signatures: _Signatures, backend: str, trial: type[Trial]
 ) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
     """The programs of the first backend that has all that can be traced, and the cells without."""
-    device, compiled = signatures.device.type, dict[int, CompiledCell]()
-    here = [own for own in BACKENDS.values() if device in own.devices]
-    refused = dict.fromkeys(inputs.cells, _Refusal(_names(inputs), f"no backend runs on {device}"))
+    compiled: dict[int, CompiledCell] = {}
+    here = _backends_of(device := signatures.device.type)
+    refused = {} if here else _refuse_all(inputs, f"no backend runs on {device}")
     before: dict[int, _Refusal] = {}  # by the backends before
     for candidate in here if backend == AUTO else (BACKENDS[backend],):
         missing = candidate.why_not(signatures.device, signatures.dtype)
@@ -133,7 +157,7 @@ def _compile_by_any(
         if missing is None:
             compiled, refused = _compile_all(inputs, signatures, candidate, trial)
         elif not compiled:
-            refused = dict.fromkeys(inputs.cells, _Refusal(_names(inputs), missing))
+            refused = _refuse_all(inputs, missing)
         if not any(own.is_of_backend for own in refused.values()):
             break
         before = {**refused, **before}
@@ -155,6 +179,17 @@ class _Refusal(NamedTuple):
     is_of_backend: bool = True  # whether another backend may have programs
 
 
+@cache
+def _backends_of(device: str) -> tuple[Backend, ...]:
+    """The backends for a type of devices; every pass asks."""
+    return tuple(own for own in BACKENDS.values() if device in own.devices)
+
+
+def _refuse_all(inputs: PassInputs, reason: str) -> dict[int, _Refusal]:
+    """One refusal for all cells of a pass."""
+    return dict.fromkeys(inputs.cells, _Refusal(_names(inputs), reason))
+
+
 def _compile_all(
     inputs: PassInputs, signatures: _Signatures, backend: Backend, trial: type[Trial]
 ) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
@@ -170,12 +205,13 @@ def _compile_all(
     return found, refused
 
 
-def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> Iterator[int]:
+def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> list[int]:
     """The types of one node whose programs take means; the cell itself knows what to do then."""
-    for op_type, cell in compiled.items():
-        takes_means = cell.takes_means or cell.lowered.assumes_more
-        if takes_means and inputs.plan.count_rows(op_type) == 1:
-            yield op_type
+    return [
+        op_type
+        for op_type, cell in compiled.items()
+        if (cell.takes_means or cell.lowered.assumes_more) and inputs.plan.count_rows(op_type) == 1
+    ]
 
 
 def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:

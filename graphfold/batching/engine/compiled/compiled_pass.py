@@ -163,11 +163,11 @@ class CompiledPass:
             memset(state.data_ptr(), 0, width * self.dtype.itemsize)  # torch would take 10 us
         else:
             state[0].zero_()
-        if any(name in names for names in self.without_cell.values()):
+        if name in self.without_cell:
             given = memory.shared.get(("given", name))
-            for op_type, whole in self.plan.types.items():
-                if name in self.without_cell[op_type]:
-                    state[whole.rows] = 0 if given is None else given[whole.rows]
+            for op_type in self.without_cell[name]:
+                rows = self.plan.types[op_type].rows
+                state[rows] = 0 if given is None else given[rows]
         return state
 
     def new(self, op_type: int, space: int, size: int) -> Tensor:
@@ -221,7 +221,7 @@ class CompiledPass:
         """The gradient of a field of earlier passes; None if this one has not read it."""
         own = memory.shared.get(("given_grad", name))
         if name in self.fields:
-            is_read = any(name in names for names in self.without_cell.values())
+            is_read = name in self.without_cell
         else:
             is_read = any((kind, name) in memory.shared for kind in PULLED)
         if own is None and not is_read:
@@ -229,10 +229,10 @@ class CompiledPass:
         total = self.zeros(*shape) if own is None else own
         if name not in self.fields:
             return total + memory.pull(name, 0, self.empty(*shape))
-        for op_type, whole in self.plan.types.items():
-            if name in self.without_cell[op_type]:
-                pulled = memory.pull(name, whole.start, self.empty(whole.size, *shape[1:]))
-                total[whole.rows] += pulled + self._upstream(memory, name, whole.rows)
+        for op_type in self.without_cell.get(name, ()):
+            whole = self.plan.types[op_type]
+            pulled = memory.pull(name, whole.start, self.empty(whole.size, *shape[1:]))
+            total[whole.rows] += pulled + self._upstream(memory, name, whole.rows)
         return total
 
     def _upstream(self, memory: Memory, name: str, rows: slice) -> Tensor:
