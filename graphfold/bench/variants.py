@@ -194,16 +194,26 @@ def measure_variants(*contests: Contest) -> Iterator[Row]:
             yield replace(row, extra={**row.extra, "operations": count})
 
 
-def count_operations(function: Callable[[], object]) -> int:
-    """The number of torch's operations that a call needs, views left out: on a GPU, its kernels.
+#: Operations that only find memory, or note the time.
+_WITHOUT_KERNEL = frozenset(
+    ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+    + ("_record_function_enter_new", "_record_function_exit")
+)
 
-    Kernels of Triton are counted, native code of graphfold is not.
+
+def count_operations(function: Callable[[], object]) -> int:
+    """The number of torch's operations that a call needs: on a GPU, its kernels.
+
+    Views and mere memory are left out. Kernels of Triton are counted, native code of graphfold is
+    not.
     """
     count = 0
 
     def note(operation: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         nonlocal count
-        count += not gives_views(operation)
+        packet = getattr(operation, "overloadpacket", None)
+        is_free = getattr(packet, "__name__", "") in _WITHOUT_KERNEL or gives_views(operation)
+        count += not is_free
         return operation(*args, **options)
 
     function()  # the first call may compile cells

@@ -167,6 +167,8 @@ def test_operations_are_counted_without_views() -> None:
     x = torch.ones(3, 3, requires_grad=True)
     assert count_operations(lambda: x.t().unsqueeze(0)) == 0
     assert count_operations(lambda: torch.add(x, x.t())) == 1
+    assert count_operations(lambda: (torch.empty(3), x.new_empty(2), torch.empty_like(x))) == 0
+    assert count_operations(lambda: torch.zeros(3)) == 1
     # A product and a sum; ones, the product of either factor with them, and the sum of these.
     assert count_operations(lambda: torch.autograd.grad((x * x).sum(), x)) == 6
 
