@@ -195,10 +195,10 @@ def measure_variants(*contests: Contest) -> Iterator[Row]:
 
 
 #: Operations that only find memory, or note the time.
-_WITHOUT_KERNEL = frozenset(
-    ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-    + ("_record_function_enter_new", "_record_function_exit")
-)
+_WITHOUT_KERNEL = {
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+    *("_record_function_enter_new", "_record_function_exit"),
+}
 
 
 def count_operations(function: Callable[[], object]) -> int:
