@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Set
-from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -144,7 +143,8 @@ def _compile_by_any(
 ) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
     """The programs of the first backend that has all that can be traced, and the cells without."""
     compiled: dict[int, CompiledCell] = {}
-    here = _backends_of(device := signatures.device.type)
+    device = signatures.device.type
+    here = [own for own in BACKENDS.values() if device in own.devices]
     refused = {} if here else _refuse_all(inputs, f"no backend runs on {device}")
     before: dict[int, _Refusal] = {}  # by the backends before
     for candidate in here if backend == AUTO else (BACKENDS[backend],):
@@ -177,12 +177,6 @@ class _Refusal(NamedTuple):
     name: str
     reason: str
     is_of_backend: bool = True  # whether another backend may have programs
-
-
-@cache
-def _backends_of(device: str) -> tuple[Backend, ...]:
-    """The backends for a type of devices; every pass asks."""
-    return tuple(own for own in BACKENDS.values() if device in own.devices)
 
 
 def _refuse_all(inputs: PassInputs, reason: str) -> dict[int, _Refusal]:
