@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
+from graphfold.batching.backends.torch_program import Few
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.values import (
     CONSTANT,
@@ -142,7 +142,7 @@ def _is_side_by_side(region: View, grad: View) -> bool:
 #: What only moves numbers.
 _MOVES = (
     *(COPY, op.DETACH, op.FILL, op.CAT, op.EXPAND),
-    *(op.GATHER, op.GATHER_PREVIOUS, op.LOOK_UP),
+    *(op.GATHER, op.GATHER_PREVIOUS, op.LOOK_UP, op.PULL),
 )
 
 
@@ -155,7 +155,7 @@ class FusedKernel:
 
     Attributes:
         reads: what is read, each for an argument: a value; (gathered value, ROWS) and (gathered
-            value, INDEX); or PARENT.
+            value, INDEX); (pulled value, a part of `Few`); or PARENT.
         stores: the values that are stored.
     """
 
@@ -261,6 +261,8 @@ class FusedKernel:
             return self._expanded(value, at, mask)
         if operation.fetched is not None:
             return self._gathered(value, at, mask)
+        if operation is op.PULL:
+            return self._pulled(value, at, mask)
         operands = [self._operand(view, value, at, mask) for view in value.inputs]
         if operation not in _FORMULAS:  # the same numbers
             return operands[0]
@@ -302,6 +304,26 @@ class FusedKernel:
     def _gathered(self, value: Value, at: str, mask: str) -> str:
         place = self._in_rows((value, INDEX), value.size, at, mask)
         return self._load((value, ROWS), place, mask)
+
+    def _pulled(self, value: Value, at: str, mask: str) -> str:
+        """The sum of what the readers of each row have left, and of the upstream gradient."""
+        named = {part: self._argument((value, part)) for part in Few._fields}
+        row, column = self._row(at, value.size), self._column(at, value.size)
+        there = self._let(f"{mask} & ({named['most']} > 0)")
+        begin = self._load((value, "ptr"), row, there, "tl.int64")
+        end = self._load((value, "ptr"), f"{row} + 1", there, "tl.int64")
+        has_upstream = self._let(f"{mask} & ({named['has_upstream']} != 0)")
+        upstream, total = self._load((value, "upstream"), at, has_upstream), next(self._names)
+        self._lines += [
+            f"{total} = {upstream}",
+            f"for step in range({named['most']}):",
+            f"    own = {mask} & ({begin} + step < {end})",
+            f"    reader = tl.load({named['reader']} + {begin} + step, mask=own, other=0)",
+            f"    place = reader.to(tl.int64) * {value.size} + {column}",
+            f"    left = tl.load({named['values']} + place, mask=own, other=0)",
+            f"    {total} += left.to({self._number})",
+        ]
+        return total
 
     def _expanded(self, value: Value, at: str, mask: str) -> str:
         """Of each edge, the row of its node."""
@@ -417,15 +439,18 @@ class Launcher:
         self._sizes, self._num_reads = kernel.sizes, len(kernel.reads)
         self._handles: dict[torch.device, Any] = {}
 
-    def run(self, num_nodes: int, num_edges: int, *tensors: Tensor) -> None:
-        """Computes a group from the tensors of `FusedKernel.reads`, into those of its `stores`."""
+    def run(self, num_nodes: int, num_edges: int, *tensors: Any) -> None:
+        """Computes a group from what `FusedKernel.reads` lists, into the tensors to be stored."""
         counts = {NODES: num_nodes, EDGES: num_edges}
         blocks = 0
         for space, size in self._sizes:
             blocks += (counts.get(space, 1) * size + BLOCK - 1) // BLOCK
         if not blocks:
             return
-        reads = [x if x.is_contiguous() else x.contiguous() for x in tensors[: self._num_reads]]
+        reads = [
+            x if isinstance(x, int) or x.is_contiguous() else x.contiguous()
+            for x in tensors[: self._num_reads]
+        ]
         arguments = num_nodes, num_edges, *reads, *tensors[self._num_reads :], BLOCK
         device = tensors[-1].device
         if device.type == "cuda" and device.index != torch.cuda.current_device():

@@ -71,17 +71,18 @@ class NativeMemory(Memory):
     def count_sums(self, op_type: int) -> int:
         return self._num_threads
 
-    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def place_sparse(self, field: str, grad: Tensor) -> None:
         # In one step: torch would take many, and longer than the products of a small tree. Most
         # gradients have no row twice, and need not be sorted.
         numbers = torch.empty(len(grad), dtype=torch.int64)
         if not self._number(grad, numbers):
             grad = grad.coalesce()
             self._number(grad, numbers)
-        return grad._values(), numbers
+        self.shared["upstream", field] = grad._values().contiguous()
+        self.shared["upstream_row", field] = numbers
 
     def _number(self, grad: Tensor, numbers: Tensor) -> bool:
-        """Writes which of its rows each is, see `rows_of`; False if it has one twice."""
+        """Writes which of its rows each is, see `place_sparse`; False if it has one twice."""
         rows = grad._indices()[0].contiguous()
         number_rows, sizes = self._library.number_rows, (len(rows), len(numbers))
         return bool(number_rows(rows.data_ptr(), *sizes, numbers.data_ptr()))

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +40,16 @@ class GroupIndices:
             with torch.inference_mode(False):
                 self._found[key] = _moved(_INDICES[kind](plan.host, first), plan.row.device)
         return self._found[key]
+
+    def most_readers(self, plan: PassSchedule, kind: str) -> Mapping[int, int]:
+        """First row of a group -> how many readers of a kind a row of it has, at most."""
+        key = "most", kind
+        if key not in self._found:
+            counts = _READERS[kind](plan.host, 0)[0].diff()[1:].numpy()
+            starts = sorted(group.start for group in plan.groups)
+            most = np.maximum.reduceat(counts, np.array(starts) - 1) if starts else ()
+            self._found[key] = dict(zip(starts, map(int, most), strict=True))
+        return self._found[key]  # type: ignore[no-any-return]
 
     def readers(
         self, plan: PassSchedule, kind: str, first: int, rows: range

@@ -46,6 +46,7 @@ class TorchMemory(Memory):
         self._indices = _INDICES.setdefault(plan, GroupIndices())
         self._like = torch.empty(0, dtype=dtype, device=plan.row.device)
         self._rows: dict[Key | tuple[int, Key], Parts] = {}
+        self._some_rows: dict[str, Tensor] = {}  # field -> the rows that have an upstream gradient
 
     def run(self, programs: Mapping[int, Program]) -> None:
         calls = {}
@@ -61,12 +62,12 @@ class TorchMemory(Memory):
     def count_sums(self, op_type: int) -> int:
         return len(self.plan.groups_by_type[op_type])
 
-    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        grad = grad.coalesce()
-        (rows,), values = grad.indices(), grad.values()
-        numbers = rows.new_full((len(grad),), -1)
-        numbers[rows] = torch.arange(len(rows), device=rows.device)
-        return values, numbers
+    def place_sparse(self, field: str, grad: Tensor) -> None:
+        # Two launches on a GPU; to sort the rows takes twenty, and waits.
+        (rows,), values = grad._indices(), grad._values()
+        self.shared["upstream", field] = values.new_zeros(grad.shape).index_add_(0, rows, values)
+        if rows.is_cpu:
+            self._some_rows[field] = rows
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
         left = []
@@ -170,7 +171,7 @@ class TorchMemory(Memory):
 
     def _pulled(self, op_type: int, field: str, groups: Sequence[Group]) -> list[Pulled]:
         """The parts of the gradient of a field, for the rows of some groups."""
-        left = []
+        left, counts = [], []
         for kind in PULLED:
             if (kind, field) in self.shared:
                 first = self.first_row.get((kind, field), 0)
@@ -178,6 +179,7 @@ class TorchMemory(Memory):
                 values, weight = self._left(kind, field)
                 weights = None if weight is None else self._split_weights(weight)
                 left.append((values, readers, weights))
+                counts.append(self._indices.most_readers(self.plan, kind))
         upstream = self._upstream(op_type, field, groups)
         return [
             Pulled(
@@ -187,6 +189,7 @@ class TorchMemory(Memory):
                     for values, readers, w in left
                     if group.start in readers
                 ],
+                max((own[group.start] for own in counts), default=0),
             )
             for group in groups
         ]
@@ -214,34 +217,13 @@ class TorchMemory(Memory):
         key = "upstream", field
         if key not in self.own[op_type] and key not in self.shared:
             return {}
-        if ("upstream_row", field) not in self.shared:
-            return self._pieces(op_type, key, ROWS, groups)
-        named = "dense", field
-        if named not in self._rows:
-            self._rows[named] = self._spread(self.shared[key], self.shared["upstream_row", field])
-        return self._rows[named]
-
-    def _spread(self, values: Tensor, numbers: Tensor) -> Parts:
-        """First row of a group -> the gradient of its rows, zeros for those that have none.
-
-        Groups without any are left out; on a GPU, which would have to be waited for, none is.
-
-        Args:
-            values: [count, width] the gradients of some rows.
-            numbers: [num_rows] the number of each row among them, -1 for the others.
-        """
-        padded = torch.cat([values, values.new_zeros(1, values.shape[1])])
-        parts = self.plan.split_rows(padded.index_select(0, numbers.remainder(padded.shape[0])))
-        if not numbers.is_cpu:
+        parts = self._pieces(op_type, key, ROWS, groups)
+        if field not in self._some_rows:
             return parts
-        ends = numbers.ge(0).cumsum(0)
-        groups = self.plan.groups
-        bounds = ends[torch.tensor([[g.start - 1, g.stop - 1] for g in groups])].tolist()
-        return {
-            g.start: parts[g.start]
-            for g, (before, after) in zip(groups, bounds, strict=True)
-            if after > before
-        }
+        has = torch.zeros(self.plan.num_rows + 1, dtype=torch.bool)
+        has[self._some_rows[field]] = True
+        own = has.numpy()  # nothing is added to groups that have none
+        return {g.start: parts[g.start] for g in groups if own[g.rows].any()}
 
 
 class TorchBackend(Backend):

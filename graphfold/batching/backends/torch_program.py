@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from graphfold.batching.compiler.program import ONE, Key
@@ -66,10 +67,12 @@ class Pulled(NamedTuple):
     Args:
         upstream: [size, width] from outside of the pass, or None.
         left: (values, rows of them, where those of each row of the group begin, weights or None).
+        most: how many values of one kind belong to a row, at most.
     """
 
     upstream: Tensor | None
     left: Sequence[tuple[Tensor, Tensor, Tensor, Tensor | None]]
+    most: int = 0
 
 
 def pull(pulled: Pulled, like: Tensor, num_nodes: int, width: int) -> Tensor:
@@ -79,3 +82,40 @@ def pull(pulled: Pulled, like: Tensor, num_nodes: int, width: int) -> Tensor:
         own = gather_sum(values, index, ptr, weight)
         total = own if total is None else own.add_(total)
     return like.new_zeros(num_nodes, width) if total is None else total
+
+
+#: A kernel adds up to so many rows for each of its own, one after the other; more, torch.
+MAX_READERS = 8
+
+
+class Few(NamedTuple):
+    """The parts of a gradient that a kernel adds up; of what is not there, a tensor of its kind.
+
+    Args:
+        upstream: [size, width] from outside of the pass.
+        has_upstream: whether there is one.
+        values: [any, width] what readers have left.
+        reader: the rows of these that belong to the group.
+        ptr: [size + 1] where those of each row of the group begin.
+        most: how many a row has, at most.
+    """
+
+    upstream: Tensor
+    has_upstream: int
+    values: Tensor
+    reader: Tensor
+    ptr: Tensor
+    most: int
+
+
+def few(pulled: Pulled, like: Tensor, num_nodes: int, width: int) -> Few:
+    """The gradient of the rows of a group for a kernel; parts of several kinds are added up."""
+    upstream, left = pulled.upstream, pulled.left
+    if left and (len(left) > 1 or left[0][3] is not None or pulled.most > MAX_READERS):
+        upstream, left = pull(pulled, like, num_nodes, width), ()
+    has_upstream, upstream = int(upstream is not None), like if upstream is None else upstream
+    if not left:  # of integers, too: a kernel is made for the kinds of its first arguments
+        none = like.new_empty(0, dtype=torch.int64)
+        return Few(upstream, has_upstream, like, none, none, 0)
+    values, reader, ptr, _ = left[0]
+    return Few(upstream, has_upstream, values, reader, ptr, pulled.most)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -24,8 +25,9 @@ from graphfold.batching.backends.fused_kernel import (
     is_fusable,
 )
 from graphfold.batching.backends.torch_memory import TorchBackend
-from graphfold.batching.backends.torch_program import TorchProgram
+from graphfold.batching.backends.torch_program import Few, TorchProgram, few
 from graphfold.batching.backends.torch_writer import TorchWriter
+from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.program import Place
 from graphfold.batching.compiler.values import EDGES, NODES, Value
 
@@ -78,6 +80,7 @@ class _TritonWriter(TorchWriter):
         read = {v.value for value in values if value not in self._fused for v in value.inputs}
         self._stored = self._fused & {*read, *places, *self._large}
         self._pending: list[Value] = []
+        self._pulled: dict[Value, fx.Node] = {}
 
     def _find_large(self) -> set[Value]:
         """The values that are computed once, since they are of many expressions."""
@@ -150,8 +153,18 @@ class _TritonWriter(TorchWriter):
         if read == PARENT:
             return self._graph.argument(PARENT)
         value, part = read
+        if value.operation is op.PULL:
+            return self._graph.call(operator.getitem, self._few(value), Few._fields.index(part))
         kind, index = value.operation.fetched
         key = kind, value.name
         if part == ROWS:
             return self._graph.argument("whole", key)
         return self._graph.argument(index, key if kind == "read" else ("", ""))
+
+    def _few(self, value: Value) -> fx.Node:
+        """The call that gives the parts of a pulled value, once."""
+        if value not in self._pulled:
+            pulled = self._graph.argument("pulled", ("pulled", value.name))
+            args = self._graph.argument("like"), self._graph.count(NODES), value.size
+            self._pulled[value] = self._graph.call(few, pulled, *args)
+        return self._pulled[value]

@@ -55,13 +55,11 @@ class Memory(ABC):
         """The gradient of a weight, as the weight lies, and that of the bias if there is one."""
 
     @abstractmethod
-    def rows_of(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that a sparse gradient has.
+    def place_sparse(self, field: str, grad: Tensor) -> None:
+        """Places an upstream gradient [num_rows, width] that has some of the rows of a field.
 
-        Shape:
-            grad: [num_rows, width]
-            returns: [count, width] these, each once; [num_rows] which of them each row is, -1 for
-                none
+        In `shared` is then ("upstream", field), of all rows; or of some, [count, width], and
+        ("upstream_row", field), [num_rows] which of these each row is, -1 for none.
         """
 
     @abstractmethod

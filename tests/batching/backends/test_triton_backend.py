@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 import torch
 from compiled_checks import states_and_gradients
-from engine_cells import make_batch, make_network, make_x, random_dag
+from engine_cells import SCHEMA, SIZE, make_batch, make_network, make_x, random_dag
 from layers.cells_table import CASES, Case
 from layers.test_cell_contracts import diamond, values_and_gradients
 from thinned import every
 
 from graphfold.batching import Network, Up
-from graphfold.batching.backends import triton
+from graphfold.batching.backends import torch_program, triton
 from graphfold.batching.backends.fused_kernel import Launcher
 from graphfold.batching.backends.triton import TritonBackend
 from graphfold.batching.engine.compiled import choice
+from graphfold.dag import GraphBuilder
 from graphfold.errors import EngineError
-from graphfold.layers import ChildSumTreeLSTMCell
+from graphfold.layers import ChildSumTreeLSTMCell, LeafCell, TreeFCCell
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -99,6 +100,67 @@ def test_a_group_takes_few_launches() -> None:
         before = Launcher.launches
         network(batch, x)
     assert 0 < Launcher.launches - before <= 3 * len(batch.schedule.passes[0].groups)
+
+
+@needs_triton
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize("num_parents", [1, torch_program.MAX_READERS, 20])
+def test_what_readers_have_left_is_added_up(num_parents: int) -> None:
+    """In the kernel, or before it where there are many."""
+    builder = GraphBuilder(SCHEMA)
+    words = [builder.node("word") for _ in range(3)]
+    for _ in range(num_parents):
+        node = builder.node("phrase")
+        builder.inputs(node, words[:2], weight=[1.0, 1.0])
+    builder.inputs(builder.node("phrase"), [node], weight=[1.0])
+    builder.output(node)
+    builder.finish()
+    dag = builder.build()
+    network = tree_lstm()
+    found = states_and_gradients(network, dag, make_x(dag))
+    network.engine = "reference"
+    want = states_and_gradients(network, dag, make_x(dag))
+    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+
+
+@needs_triton
+@pytest.mark.usefixtures("_interpreted")
+def test_backward_of_a_simple_cell_takes_a_kernel_and_a_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What readers have left, the upstream gradient and the derivative of relu are one launch."""
+    length = 6
+    builder = GraphBuilder(SCHEMA)
+    words = [builder.node("word"), builder.node("word")]
+    for _ in range(length):
+        words.append(builder.node("pair"))
+        builder.inputs(words[-1], words[-3:-1], weight=[1.0, 1.0])
+    builder.output(words[-1])
+    builder.finish()
+    dag = builder.build()
+    cells = {"word": LeafCell(SIZE, 4), "pair": TreeFCCell(4)}
+    network = make_network([Up()], [cells])
+    x, batch = make_x(dag), make_batch(dag, network)
+    network(batch, x)["h"].sum().backward()
+    loss = network(batch, x)["h"].sum()
+    before = Launcher.launches
+    loss.backward()
+    assert Launcher.launches - before == length
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_parts_of_a_gradient_are_of_one_kind_whether_they_are_there_or_not(count: int) -> None:
+    """A kernel of Triton is made for the kinds of its first arguments."""
+    like = torch.zeros(0, dtype=torch.float64)
+    values, reader, ptr = torch.ones(3, 2).double(), torch.tensor([0, 2]), torch.tensor([0, 1, 2])
+    upstream = torch.full((2, 2), 5.0).double() if count else None
+    pulled = torch_program.Pulled(upstream, [(values, reader, ptr, None)] * count, most=1)
+    found = torch_program.few(pulled, like, 2, 2)
+    assert (found.upstream.dtype, found.values.dtype) == (torch.float64, torch.float64)
+    assert (found.reader.dtype, found.ptr.dtype) == (torch.int64, torch.int64)
+    assert (found.has_upstream, found.most) == (int(count > 0), int(count == 1))
+    if count == 2:  # parts of two kinds are added up before
+        assert found.upstream.tolist() == [[7.0, 7.0]] * 2
 
 
 def test_elsewhere_it_is_refused() -> None:

@@ -194,10 +194,11 @@ class CompiledPass:
         for name, grad in zip(self.fields, grads, strict=True):
             if grad is None:
                 continue
-            if grad.is_sparse:
-                grad, memory.shared["upstream_row", name] = memory.rows_of(grad)
             grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
-            memory.shared["upstream", name] = grad.contiguous()
+            if grad.is_sparse:
+                memory.place_sparse(name, grad)
+            else:
+                memory.shared["upstream", name] = grad.contiguous()
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone.
