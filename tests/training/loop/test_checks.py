@@ -135,7 +135,8 @@ def test_a_cell_that_is_not_compiled_is_named_once(
     folder = train(tmp_path / "run", *listops("model.fuse=null"))
     out, err = capsys.readouterr()
     (line,) = lines(out)
-    assert re.fullmatch(r"cells: token, pair as it is \(NaryTreeLSTMCell: .+\)", line)
+    way = r"cells: token compiled \(native\); pair as it is \(NaryTreeLSTMCell: .+\)"
+    assert re.fullmatch(way, line)
     warning = r"^warning: NaryTreeLSTMCell is not compiled: .+ It runs as it is, group by group"
     assert len(re.findall(warning, err, flags=re.MULTILINE)) == 1
     for words in (
