@@ -315,13 +315,14 @@ class FusedKernel:
         has_upstream = self._let(f"{mask} & ({named['has_upstream']} != 0)")
         upstream, total = self._load((value, "upstream"), at, has_upstream), next(self._names)
         self._lines += [
-            f"{total} = {upstream}",
-            f"for step in range({named['most']}):",
+            f"{total}, step = {upstream}, 0",
+            f"while step < {named['most']}:",
             f"    own = {mask} & ({begin} + step < {end})",
             f"    reader = tl.load({named['reader']} + {begin} + step, mask=own, other=0)",
             f"    place = reader.to(tl.int64) * {value.size} + {column}",
             f"    left = tl.load({named['values']} + place, mask=own, other=0)",
             f"    {total} += left.to({self._number})",
+            "    step += 1",
         ]
         return total
 
