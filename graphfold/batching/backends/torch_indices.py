@@ -46,7 +46,7 @@ class GroupIndices:
         key = "most", kind
         if key not in self._found:
             counts = _READERS[kind](plan.host, 0)[0].diff()[1:].numpy()
-            starts = sorted(group.start for group in plan.groups)
+            starts = [group.start for group in plan.in_row_order]
             most = np.maximum.reduceat(counts, np.array(starts) - 1) if starts else ()
             self._found[key] = dict(zip(starts, map(int, most), strict=True))
         return self._found[key]  # type: ignore[no-any-return]
@@ -152,7 +152,7 @@ def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
         plan: the plan.
         ptr: [num_rows + 1] where what each row has begins, row 1 first.
     """
-    groups = sorted(plan.groups, key=lambda group: group.start)
+    groups = plan.in_row_order
     counts = [group.size + 1 for group in groups]
     number = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64))
     # Groups follow each other, and the end of one is the beginning of the next.
@@ -168,7 +168,7 @@ def _readers(kind: str, plan: PassSchedule, first: int) -> Mapping[int, tuple[Te
     Groups that nothing reads are left out.
     """
     ptr, reader = _READERS[kind](plan, first)
-    groups = sorted(plan.groups, key=lambda group: group.start)
+    groups = plan.in_row_order
     bounds = ptr[torch.tensor([*(g.start for g in groups), plan.num_rows + 1])].tolist()
     before = bounds[0] if bounds else 0
     sizes = [stop - start for start, stop in pairwise(bounds)]

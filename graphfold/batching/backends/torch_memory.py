@@ -11,6 +11,8 @@ from itertools import repeat
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -46,7 +48,8 @@ class TorchMemory(Memory):
         self._indices = _INDICES.setdefault(plan, GroupIndices())
         self._like = torch.empty(0, dtype=dtype, device=plan.row.device)
         self._rows: dict[Key | tuple[int, Key], Parts] = {}
-        self._some_rows: dict[str, Tensor] = {}  # field -> the rows that have an upstream gradient
+        # Field -> [num_rows] bool, whether a row has an upstream gradient; if few may have one.
+        self._has_upstream: dict[str, npt.NDArray[np.bool_]] = {}
 
     def run(self, programs: Mapping[int, Program]) -> None:
         calls = {}
@@ -67,7 +70,8 @@ class TorchMemory(Memory):
         (rows,), values = grad._indices(), grad._values()
         self.shared["upstream", field] = values.new_zeros(grad.shape).index_add_(0, rows, values)
         if rows.is_cpu:
-            self._some_rows[field] = rows
+            self._has_upstream[field] = np.zeros(len(grad), np.bool_)
+            self._has_upstream[field][rows.numpy()] = True
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
         left = []
@@ -218,12 +222,11 @@ class TorchMemory(Memory):
         if key not in self.own[op_type] and key not in self.shared:
             return {}
         parts = self._pieces(op_type, key, ROWS, groups)
-        if field not in self._some_rows:
+        has = self._has_upstream.get(field)
+        if has is None:
             return parts
-        has = torch.zeros(self.plan.num_rows + 1, dtype=torch.bool)
-        has[self._some_rows[field]] = True
-        own = has.numpy()  # nothing is added to groups that have none
-        return {g.start: parts[g.start] for g in groups if own[g.rows].any()}
+        # Nothing is added to groups that have none.
+        return {group.start: parts[group.start] for group in groups if has[group.rows].any()}
 
 
 class TorchBackend(Backend):

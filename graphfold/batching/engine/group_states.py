@@ -133,9 +133,9 @@ class LevelStates(GroupStates):
 
     def join(self) -> dict[str, Tensor]:
         """field -> [num_rows + 1, width], once all groups have run."""
-        starts = sorted(group.start for group in self._plan.groups)
+        starts = [0, *(group.start for group in self._plan.in_row_order)]
         return {
-            name: torch.cat([rows[start] for start in (0, *starts)])
+            name: torch.cat([rows[start] for start in starts])
             for name, rows in self._fields.items()
         }
 

@@ -117,7 +117,7 @@ class PassSchedule:
     @kept_property
     def parent(self) -> Tensor:
         """[num_edges] the reading node's position in its group."""
-        ordered = self._in_row_order
+        ordered = self.in_row_order
         size = self.child_ptr.new_tensor([group.size for group in ordered])
         first = self.child_ptr.new_tensor([group.start - 1 for group in ordered])
         first = first.repeat_interleave(size, output_size=self.num_rows)
@@ -153,11 +153,11 @@ class PassSchedule:
 
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
-        return _split(buffer[1:], self._in_row_order, [g.size for g in self._in_row_order])
+        return _split(buffer[1:], self.in_row_order, [g.size for g in self.in_row_order])
 
     def split_edges(self, values: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its part of what all child edges have, [num_edges, ...]."""
-        return _split(values, self._in_row_order, [g.num_edges for g in self._in_row_order])
+        return _split(values, self.in_row_order, [g.num_edges for g in self.in_row_order])
 
     def split_type(self, x: Tensor, op_type: int) -> dict[int, Tensor]:
         """First row of a group of a type -> its rows of what all nodes of the type have."""
@@ -165,14 +165,14 @@ class PassSchedule:
         return _split(x, groups, [g.size for g in groups])
 
     @cached_property
-    def _in_row_order(self) -> list[Group]:
-        """The groups, which run in another order."""
+    def in_row_order(self) -> list[Group]:
+        """The groups as their rows lie; they run in another order."""
         return sorted(self.groups, key=lambda group: group.start)
 
     @kept_property
     def routes(self) -> Routes:
         """The groups that each group reads."""
-        groups = [(g.start, g.edge_start, g.num_edges) for g in self._in_row_order]
+        groups = [(g.start, g.edge_start, g.num_edges) for g in self.in_row_order]
         return find_routes(groups, self.child_row, self.reader_edge)
 
     @kept_property
