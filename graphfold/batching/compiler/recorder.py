@@ -13,6 +13,7 @@ from torch.fx.node import map_aggregate
 
 from graphfold import _torch
 from graphfold._torch import handling_operations, is_fake
+from graphfold.batching.compiler.decompositions import DECOMPOSITIONS
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.values import Untraceable
 
@@ -63,13 +64,15 @@ class Recorder:
         for number, tensor in enumerate(arguments):
             self._note(tensor, self.graph.placeholder(f"argument_{number}"))
 
-    def record(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls an operation and notes the call."""
         was_paused, self._guard.is_paused = self._guard.is_paused, True
         try:
-            return self._record(func, args, kwargs)
+            decomposition = DECOMPOSITIONS.get(func.overloadpacket.__name__)
+            if decomposition is None:
+                return self._record(func, args, kwargs)
+            with handling_operations(self.record):
+                return decomposition(*args, **kwargs)
         finally:
             self._guard.is_paused = was_paused
 

@@ -46,9 +46,9 @@ def refuse_random(what: str, device: torch.device, why: str) -> Iterator[None]:
 
 
 def _drawn(device: torch.device) -> tuple[int, int] | None:
-    """The seed of a GPU's generator and how much it has drawn; None of another device."""
-    if device.type != "cuda":
-        return None
+    """The seed of a GPU's generator and the count of its draws; None where neither can be read."""
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return None  # a CUDA graph that is being captured keeps its generators to itself
     number = torch.cuda.current_device() if device.index is None else device.index
     generator = torch.cuda.default_generators[number]
     return generator.initial_seed(), generator.get_offset()
