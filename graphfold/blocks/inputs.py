@@ -28,7 +28,7 @@ class Tensor(Block):
 
     Raises:
         BlockTypeError: if an example has another shape.
-        BlockValueError: if an example has no numbers.
+        BlockValueError: if an example has no numbers, or numbers that the dtype cannot hold.
     """
 
     def __init__(self, shape: Sequence[int], dtype: Any = "float32", name: str | None = None):
@@ -38,7 +38,12 @@ class Tensor(Block):
 
     def apply(self, context: Context, x: Any) -> Any:
         try:
-            value = np.asarray(x, self._numpy)
+            with np.errstate(over="raise", invalid="raise"):
+                value = np.asarray(x, self._numpy)
+            if self._numpy.kind in "biu":
+                self._require_whole(x, value)
+        except FloatingPointError as error:
+            raise self._no_numbers(x, f"out of bounds for {self._tensor.dtype}") from error
         except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise self._no_numbers(x, error) from error
         if x is None or (value.ndim and _holds_none(x, value)):
@@ -49,16 +54,16 @@ class Tensor(Block):
                 f"{quoted(x)} has the shape {list(value.shape)}. Correct the example, or "
                 "the shape."
             )
-        if self._numpy.kind in "iu" and type(x) is not int:  # of which numpy says so itself
-            self._require_range(x, value)
         return context.from_example(self._tensor, value)
 
-    def _require_range(self, x: Any, value: np.ndarray) -> None:
-        """Raises BlockValueError for integers of numpy or torch that the dtype cannot hold."""
-        given = np.asarray(x)
-        whole = np.trunc(given) if given.dtype.kind == "f" else given
-        if given.dtype.kind in "iuf" and (whole != value).any():
-            raise self._no_numbers(x, f"out of bounds for {self._tensor.dtype}")
+    def _require_whole(self, x: Any, value: np.ndarray) -> None:
+        """Raises ValueError for numbers that an integer dtype, or bool, cannot hold."""
+        if type(x) is int and self._numpy.kind != "b":  # numpy itself refuses a larger one
+            return
+        wide = np.asarray(x).astype(np.float64)
+        for number in wide[wide != value]:
+            fault = "out of bounds" if number == np.trunc(number) else "not whole, as needed"
+            raise ValueError(f"{number:g} is {fault} for {self._tensor.dtype}")
 
     def _no_numbers(self, x: Any, why: object) -> BlockValueError:
         fault = str(why).rstrip(".")
@@ -77,7 +82,8 @@ def Scalar(dtype: Any = "float32", name: str | None = None) -> Block:
     """A tensor from a single number.
 
     Args:
-        dtype: the dtype.
+        dtype: the dtype. An integer one refuses 2.5, a floating-point one what it would make
+            infinite; differences from Fold, which changes both.
     """
     return Tensor((), dtype, name).set_constructor_name("Scalar")
 

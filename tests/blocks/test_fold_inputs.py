@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from graphfold import blocks as td
 TENSORS: Cases = {
     "scalar": (td.Scalar, 42, 42.0, 0),
     "scalar_int": (lambda: td.Scalar("int64"), 5, 5, 0),
-    "scalar_cut": (lambda: td.Scalar("int32"), 3.7, 3, 0),
+    "scalar_whole": (lambda: td.Scalar("int32"), 3.0, 3, 0),
+    "scalar_infinite": (lambda: td.Scalar("float16"), -float("inf"), -float("inf"), 0),
+    "scalar_largest": (lambda: td.Scalar("float16"), 65504, 65504.0, 0),
     "scalar_bool": (lambda: td.Scalar("bool"), True, True, 0),
     "scalar_numpy": (td.Scalar, np.float32(2.5), 2.5, 0),
     "vector": (lambda: td.Vector(3), [1, 2, 3], [1.0, 2.0, 3.0], 0),
@@ -276,7 +279,38 @@ def test_an_integer_that_the_dtype_cannot_hold_is_refused(make: Any) -> None:
         ):
             with pytest.raises(td.BlockValueError, match="out of bounds"):
                 block.eval(example)
-    assert td.Scalar("int64").eval(np.float32(2.5), tolist=True) == 2
+
+
+INEXACT = [
+    ("int64", 2.5, "2.5 is not whole, as needed for int64"),
+    ("int32", -2.9, "-2.9 is not whole"),
+    ("int64", Decimal("2.5"), "2.5 is not whole"),
+    ("int8", np.float32(2.5), "2.5 is not whole"),
+    ("int64", torch.tensor(-0.5), "-0.5 is not whole"),
+    ("uint8", 300.0, ".*300 .*out of bounds for uint8"),
+    ("int64", np.float64("nan"), "out of bounds for int64|cannot convert float NaN"),
+    ("int64", np.float64(1e19), "out of bounds for int64|int too large"),
+    ("bool", 2, "2 is out of bounds for bool"),
+    ("bool", 0.5, "0.5 is not whole"),
+    ("bool", "False", "could not convert string to float: .*'False'"),
+    ("float16", 70_000, "out of bounds for float16"),
+    ("float16", np.float32(1e6), "out of bounds for float16"),
+    ("bfloat16", 1e39, "out of bounds for bfloat16"),
+    ("float32", 1e39, "out of bounds for float32"),
+    ("float32", 10**40, "out of bounds for float32"),
+    ("float32", "-1e39", "out of bounds for float32"),
+]
+
+
+# Fold cuts 3.7 to 3 for an int32, and has an infinity for what is too large.
+@pytest.mark.parametrize(("dtype", "number", "fault"), INEXACT)
+def test_a_number_that_the_dtype_would_change_is_refused(
+    dtype: str, number: Any, fault: str
+) -> None:
+    with pytest.raises(td.BlockValueError, match=f"cannot make .* a tensor: {fault}"):
+        td.Scalar(dtype).eval(number)
+    with pytest.raises(td.BlockValueError, match=f"cannot make .* a tensor: {fault}"):
+        td.compile(td.Vector(2, dtype))([[1, number]])
 
 
 def test_an_example_has_no_gradient() -> None:
