@@ -521,6 +521,26 @@ def test_notes_name_block_and_example_of_an_error_of_the_user(num_workers: int) 
     assert caught.value.__notes__ == [block]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("fn", [lambda x: x[2], lambda x: x + 1, lambda x: x.value])
+def test_a_bad_first_example_is_named_whatever_a_function_raises_of_the_list(
+    num_workers: int, fn: Callable[[Any], Any]
+) -> None:
+    block = td.InputTransform(lambda x: fn(x) if isinstance(x, list) else x) >> td.Scalar()
+    model = td.compile(block)
+    for call in (lambda: model.lower(["bad", 1.0], num_workers), lambda: model(["bad", 1.0])):
+        with pytest.raises(td.BlockValueError, match="cannot make 'bad' a tensor") as caught:
+            call()
+        assert caught.value.__notes__ == ["in example 0 (counted from 0)"]
+
+
+def test_a_single_example_is_named_whatever_a_function_raises_of_its_parts() -> None:
+    model = td.compile(td.InputTransform(lambda pair: pair[1]) >> td.Scalar())
+    with pytest.raises(td.BlockTypeError, match=r"not a single example: \[1, 2\]") as caught:
+        model([1, 2])
+    assert "not subscriptable" in str(caught.value.__cause__)
+
+
 def inverse(x: float) -> float:
     return 1 / x
 

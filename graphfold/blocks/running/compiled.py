@@ -23,7 +23,7 @@ from graphfold.blocks.running.lowering import lower, lower_in_processes
 from graphfold.blocks.running.node_types import EXAMPLE, NodeTypes, Operations, widen
 from graphfold.blocks.running.results import Result, Results
 from graphfold.dag import Schema, TypedDAG
-from graphfold.errors import EngineError, GraphfoldError
+from graphfold.errors import EngineError
 
 #: The only pass: every node after what it reads.
 PASSES = (Up(),)
@@ -155,7 +155,7 @@ class CompiledModel(nn.Module):
             if not known:
                 return self.lower([])
             return lower_in_processes(self.node_types, self.results, known, num_workers)
-        except GraphfoldError as error:
+        except Exception as error:  # also those of functions that blocks call
             if self._is_example(examples):
                 raise _single_example(examples) from error
             raise
@@ -223,7 +223,7 @@ class CompiledModel(nn.Module):
     def _fits(self, example: Any) -> bool:
         try:
             run(self.root, Depth(), example)
-        except GraphfoldError:
+        except Exception:  # functions of the user, called with what is no example, raise anything
             return False
         return True
 
