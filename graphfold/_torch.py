@@ -220,6 +220,21 @@ def move_towards(tensors: Sequence[Any], others: Sequence[Any], share: float) ->
         tensor.lerp_(other, share)
 
 
+def collate_by_default(kind: type, collate: Callable[..., Any]) -> None:
+    """Has `default_collate`, and so every `DataLoader`, make one object of several of a class.
+
+    torch documents the table, but its name is private. Without it: `default_collate` refuses the
+    class, and a `collate_fn` has to be given.
+
+    Args:
+        kind: the class.
+        collate: called with a list of objects, and with `collate_fn_map`.
+    """
+    table = _find("torch.utils.data._utils.collate", "default_collate_fn_map")
+    if table is not None:
+        table[kind] = collate
+
+
 def uncompiled(
     forward: Callable[Concatenate[Self, P], R],
 ) -> Callable[Concatenate[Self, P], R]:

@@ -41,6 +41,7 @@ NAMES = [
     ("torch._subclasses.fake_tensor", "UnsupportedFakeTensorException"),
     ("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
     ("torch.utils._python_dispatch", "TorchDispatchMode"),
+    ("torch.utils.data._utils.collate", "default_collate_fn_map"),
     *(("torch.nn.modules.module", name) for name in _torch.GLOBAL_HOOKS),
 ]
 CACHES = (

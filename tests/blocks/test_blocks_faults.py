@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from block_checks import ENGINES, neg
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
 
 from graphfold import blocks as td
 from graphfold.errors import EngineError
@@ -189,6 +191,67 @@ def test_numbers_that_there_are_not_are_refused() -> None:
             data[[0, number]]
     with pytest.raises(td.BlockValueError, match="num_workers is -1"):
         model.lower([1, 2], num_workers=-1)
+
+
+MODEL = td.compile(td.Map(td.Scalar() >> neg()) >> td.Sum())
+DATA = td.BlockDataset(MODEL, [[n] * n for n in range(7)])
+WANT = [-float(n * n) for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        3,
+        -1,
+        np.int64(2),
+        torch.tensor(4),
+        slice(None),
+        slice(1, 6, 2),
+        slice(-2, None),
+        slice(5, 2),
+        [],
+        (3, 0, 3),
+        range(2, 4),
+        np.array([6, 1]),
+        torch.tensor([6, 1], dtype=torch.int32),
+    ],
+)
+def test_a_dataset_is_a_sequence_of_batches(numbers: Any) -> None:
+    index = numbers if isinstance(numbers, slice) else np.asarray(numbers, np.int64)
+    assert MODEL(DATA[numbers]).tolist() == np.array(WANT)[index].reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    "numbers", ["1", None, 1.0, [0.5], [True, False], [[0, 1]], [[0], [1, 2]], {"a": 1}]
+)
+def test_a_dataset_takes_numbers_only(numbers: Any) -> None:
+    with pytest.raises(td.BlockTypeError, match="examples by number, not by .* a slice, or a list"):
+        DATA[numbers]
+
+
+def test_a_dataset_is_iterated_over_and_ends() -> None:
+    assert [MODEL(batch).item() for batch in DATA] == WANT
+    for number in (7, -8):
+        with pytest.raises(td.BlockIndexError, match=f"no example {number} among 7"):
+            DATA[number]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_loader_of_torch_makes_batches_of_a_dataset(num_workers: int) -> None:
+    loader = DataLoader(DATA, batch_size=3, num_workers=num_workers)
+    assert [MODEL(batch).tolist() for batch in loader] == [WANT[:3], WANT[3:6], WANT[6:]]
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_loader_of_torch_takes_parts_of_datasets(share: bool) -> None:
+    data = td.BlockDataset(td.compile(MODEL.root, share=share), [[n] * n for n in range(7)])
+    part, other = Subset(data, [5, 0, 2]), Subset(data, [1, 1, 6])
+    for dataset, want in ((part, [5, 0, 2]), (part + other, [5, 0, 2, 1, 1, 6])):
+        (batch,) = DataLoader(dataset, batch_size=9)
+        assert batch.schedule.is_shared == share
+        assert MODEL(batch).tolist() == [WANT[number] for number in want]
+    shuffled = [MODEL(batch) for batch in DataLoader(data, batch_size=2, shuffle=True)]
+    assert sorted(torch.cat(shuffled).tolist()) == sorted(WANT)
 
 
 @dataclass

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.batching import Batch
+from graphfold._torch import collate_by_default
+from graphfold.batching import Batch, build_schedule
 from graphfold.blocks.errors import (
     BlockIndexError,
     BlockTypeError,
@@ -25,7 +26,7 @@ from graphfold.blocks.errors import (
 from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
 from graphfold.blocks.running.lowering import Label
 from graphfold.blocks.running.node_types import OUTPUTS
-from graphfold.dag import Schema, TypedDAG
+from graphfold.dag import Schema, TypedDAG, collate
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.columns import row_counts, to_columns
 from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
@@ -42,8 +43,9 @@ _SCALARS = (type(None), bool, int, float, str)
 class BlockDataset(GraphDataset):
     """The examples of a model, as graphs in one piece.
 
-    `dataset[numbers]` is a planned batch of the examples with these numbers; it is cut out and
-    planned by array operations.
+    `dataset[numbers]` is a planned batch of the examples with these numbers, and `dataset[number]`
+    of one; it is cut out and planned by array operations. It is a dataset of torch, too: a
+    `DataLoader` makes the same batches of it, as do those of its subsets.
 
     Args:
         model: the model.
@@ -84,18 +86,45 @@ class BlockDataset(GraphDataset):
     def __len__(self) -> int:
         return self.dag.num_graphs
 
-    def __getitem__(self, numbers: Sequence[int]) -> Batch:
-        """A planned batch of the examples with these numbers.
+    def __getitem__(self, numbers: int | slice | Sequence[int]) -> Batch:
+        """A planned batch of the examples with these numbers, or of the one with this number.
+
+        Args:
+            numbers: a number, from the end if it is negative; a slice; or numbers from 0 on.
 
         Raises:
+            BlockTypeError: if they are no numbers.
             BlockIndexError: if there is no example of such a number.
         """
-        wrong = [number for number in numbers if not 0 <= number < len(self)]
+        collate_by_default(Batch, _merge)  # in this process, which may be a worker of a DataLoader
+        return super().__getitem__(self._numbers(numbers))
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Batch]:
+        """A list of one batch: a `DataLoader` asks so for all examples of a batch at once."""
+        return [self[numbers]]
+
+    def _numbers(self, numbers: Any) -> list[int]:
+        count = len(self)
+        if isinstance(numbers, slice):
+            return list(range(count)[numbers])
+        try:
+            array = np.asarray(numbers)
+        except (TypeError, ValueError):  # of tensors on a GPU, of lists of unequal length
+            array = np.array(None)
+        if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
+            raise BlockTypeError(
+                f"a dataset has examples by number, not by {quoted(numbers)}. Give a whole number, "
+                "a slice, or a list of numbers."
+            )
+        chosen: list[int] = array.reshape(-1).tolist()
+        if array.ndim == 0 and -count <= chosen[0] < 0:
+            return [chosen[0] + count]
+        wrong = [number for number in chosen if not 0 <= number < count]
         if wrong:
             raise BlockIndexError(
-                f"there is no example {wrong[0]} among {len(self)}, which are counted from 0."
+                f"there is no example {wrong[0]} among {count}, which are counted from 0."
             )
-        return super().__getitem__(numbers)
+        return chosen
 
     def loader(self, batch_size: int, shuffle: bool = False, seed: int = 0) -> GraphLoader:
         """Batches of the examples, once each.
@@ -128,6 +157,15 @@ class EpochSampler(BatchSampler):
         batches = list(super().__iter__())
         self.epoch += 1
         yield from batches
+
+
+def _merge(batches: Sequence[Batch], *, collate_fn_map: object = None) -> Batch:
+    """One batch of several, planned again unless it is a single one."""
+    first, *others = batches
+    if not others:
+        return first
+    dag, schedule = collate([batch.dag for batch in batches]), first.schedule
+    return Batch(dag, build_schedule(dag, schedule.built_for, share=schedule.is_shared))
 
 
 def _load_or_lower(
