@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from graphfold.batching import POLICIES
+from graphfold.batching import POLICIES, Batch
 from graphfold.batching.kernels.segment import get_kernel
 from graphfold.batching.scheduling.policies import get_policy
-from graphfold.dag import TypedDAG, select
+from graphfold.dag import TypedDAG, select, split
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.files import write_json
 from graphfold.layers import Model
+from graphfold.layers.model import attribute_set
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
@@ -124,53 +125,100 @@ def compare(
 ) -> Iterator[Comparison]:
     """Compares the fast engine with the reference, under several policies, sharing or not.
 
-    The model is in training mode: dropout takes part, with the same seed on both sides. Only batch
-    normalisation is in evaluation mode, since one node at a time has no statistics of a batch.
+    The reference takes one example at a time, from the encoder to the head, so what depends on the
+    batch differs. That is in evaluation mode: dropout and batch normalisation look at all examples
+    in training. What may draw random numbers is compared in training, too, over the whole batch and
+    with the same seed on both sides.
     """
-    model = copy.deepcopy(model).double().train()
-    for module in model.modules():
-        if is_batch_norm(module):
-            module.eval()
+    model = copy.deepcopy(model).double()
     computed = dag if model.lowering is None else model.lowering(dag, 0)
+    is_by_row = can_share(model, training=True)
+    together = {mode: [dag] for mode in ((False,) if is_by_row else (False, True))}
     with _float64():
-        for network in model.networks:
-            network.engine = "reference"
-        want, _ = _results(model, dag, "depth")
+        with attribute_set(model.networks, "engine", "reference"):
+            want, _ = _results(model, {**together, False: split(dag) or [dag]}, "depth")
         gradients = [name for name in want if name.startswith("gradient")]
         outputs = [name for name in want if name not in gradients]
         for network in model.networks:
             network.engine, network.kernel = "fast", kernel
-        shares = (False, True) if can_share(model, training=True) else (False,)
-        for policy, share in product(policies, shares):
-            got, cells = _results(model, dag, policy, share)
+        for policy, share in product(policies, (False, True) if is_by_row else (False,)):
+            got, cells = _results(model, together, policy, share)
+            differs = _first_difference(got, want, (dag, computed))
+            if differs and _depends_on_batch(got, want, model, dag):
+                differs = f"{differs}; {_DEPENDS_ON_BATCH}"
             yield Comparison(
                 policy,
                 kernel,
                 share,
                 _distance(outputs, got, want),
                 _distance(gradients, got, want),
-                _first_difference(got, want, (dag, computed)),
+                differs,
                 cells,
             )
 
 
+_DEPENDS_ON_BATCH = (
+    "a reference that computes all examples together gives what the engine gives, so a part of the "
+    "model looks at other examples of the batch, or draws random numbers. Let it treat each row "
+    "alone"
+)
+
+
+def _depends_on_batch(
+    got: Mapping[str, Tensor], want: Mapping[str, Tensor], model: Model, dag: TypedDAG
+) -> bool:
+    """True if a reference that computes all examples together is right where `want` differs."""
+    with attribute_set(model.networks, "engine", "reference"):
+        together, _ = _results(model, {False: [dag]}, "depth")
+    names = list(together)
+    return _distance(names, got, together) <= TOLERANCE < _distance(names, got, want)
+
+
 def _results(
-    model: Model, dag: TypedDAG, policy: str, share: bool = False
+    model: Model,
+    graphs: Mapping[bool, Sequence[TypedDAG]],
+    policy: str,
+    share: bool = False,
 ) -> tuple[dict[str, Tensor], str]:
-    """Every state, the outputs and every gradient, by name; and how the cells ran."""
-    batch = model.plan(dag, policy, share)
-    model = copy.deepcopy(model)  # statistics that a forward changes are those of a fresh model
+    """Every state, the outputs and every gradient, by name; and how the cells ran.
+
+    Args:
+        model: the model.
+        graphs: for each mode, whether it is training, batches that are computed one by one.
+        policy: how to plan them.
+        share: whether equal nodes are computed once.
+    """
+    results: dict[str, Tensor] = {}
+    for is_training, dags in graphs.items():
+        batches = [model.plan(dag, policy, share) for dag in dags]
+        fresh = copy.deepcopy(model).train(is_training)  # a forward may change statistics
+        for module in fresh.modules():
+            if is_batch_norm(module):  # a single node has no statistics of a batch
+                module.eval()
+        mode = " in training" if is_training else ""
+        results |= {f"{name}{mode}": value for name, value in _numbers(fresh, batches).items()}
+    return results, describe_execution(fresh)
+
+
+def _numbers(model: Model, batches: Sequence[Batch]) -> dict[str, Tensor]:
+    """The states and outputs of all batches, joined, and the gradients, by name."""
     torch.manual_seed(0)
-    states = model.states(batch)
-    raw = model.outputs(model.rows(states, batch))
-    results = {f"field '{name}'": states[name].detach() for name in sorted(states)}
-    results["output"] = raw.detach()
-    loss = model.losses(raw, model.head.target_rows(dag)).sum()
+    found: dict[str, list[Tensor]] = {}
+    losses = []
+    for batch in batches:
+        states = model.states(batch)
+        raw = model.outputs(model.rows(states, batch))
+        losses.append(model.losses(raw, model.head.target_rows(batch.dag)).sum())
+        for name in sorted(states):
+            found.setdefault(f"field '{name}'", []).append(states[name].detach())
+        found.setdefault("output", []).append(raw.detach())
+    results = {name: torch.cat(parts) for name, parts in found.items()}
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    loss = torch.stack(losses).sum()
     grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     for (name, parameter), grad in zip(parameters.items(), grads, strict=True):
         results[f"gradient of {name}"] = torch.zeros_like(parameter) if grad is None else grad
-    return results, describe_execution(model)
+    return results
 
 
 def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:

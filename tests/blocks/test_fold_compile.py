@@ -10,7 +10,7 @@ import pytest
 import torch
 from block_checks import ENGINES, add, neg
 from fold_checks import Faults, P, V, array, goes_wrong, numbers, objects
-from torch import nn
+from torch import Tensor, nn
 
 from graphfold import blocks as td
 
@@ -235,3 +235,38 @@ def test_verify_is_exact_without_parameters_and_leaves_the_model_as_it_is() -> N
 def test_verify_takes_outputs_that_nothing_learned_is_in() -> None:
     both = td.AllOf(nn.Linear(3, 2), td.Function(torch.tanh)) >> td.GetItem(1)
     assert td.verify(td.compile(td.Vector(3) >> both), [[1, 2, 3], [4, 5, 6]]) < 1e-12
+
+
+def centred(x: Tensor) -> Tensor:
+    return x - x.mean(0)
+
+
+BATCH_DEPENDENT = {
+    "leaf": td.Vector(2) >> td.Function(centred),
+    "inner": td.Map(td.Vector(2)) >> td.Sum() >> td.Function(centred),
+    "pair": (td.Vector(2), td.Vector(2)) >> td.Function(lambda x, y: x + y / y.norm()),
+    "metric": td.Vector(2) >> td.Function(centred) >> td.Metric("m"),
+    "ragged": td.Map(td.Vector(2) >> td.Function(centred)),
+}
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("name", BATCH_DEPENDENT)
+def test_verify_sees_functions_that_look_at_other_examples(name: str, share: bool) -> None:
+    model = td.compile(BATCH_DEPENDENT[name], ragged=True, share=share)
+    rows = [[1.0, 2.0], [3.0, 5.0]]
+    examples = [rows, [[2.0, 2.0], [4.0, 1.0]]] if name in ("inner", "pair", "ragged") else rows
+    assert td.verify(model, examples) > 0.1
+    assert (model.engine, model.share) == ("fast", share)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_verify_joins_the_results_of_examples(share: bool) -> None:
+    scaled = (
+        td.Vector(2) >> td.FC(3) >> td.Function(lambda x: x / (1 + x.norm(dim=1, keepdim=True)))
+    )
+    block = td.Map(scaled >> td.AllOf(td.Identity(), td.Metric("m"), td.Identity()))
+    model = td.compile((block, td.Map(td.Map(td.Scalar("int64")))), ragged=True, share=share)
+    examples = [([[1, 2], [3, 4]], [[1], []]), ([], []), ([[1, 2]], [[2, 3]])]
+    assert td.verify(model, examples) < 1e-12
+    assert td.verify(model, []) == 0

@@ -1,13 +1,19 @@
-"""Verify: how far two results are apart."""
+"""Verify: how far two results are apart, and what depends on the batch."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from graphfold.inference.verify import Comparison, distance
+from graphfold.batching import Cell, Children, Network, Rounds
+from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.inference.verify import TOLERANCE, Comparison, compare, distance
+from graphfold.layers import FeatureEncoder, GraphModel, MeanReadout, RegressionHead
 
 ONES, NONE = torch.ones(2), torch.zeros(0, 3)
 
@@ -42,3 +48,134 @@ def test_json_has_null_for_what_it_cannot_hold():
         "cells": "node compiled",
         "equal": False,
     }
+
+
+SCHEMA = Schema(
+    types=(NodeType("atom", 0, (Column("mass"),)),),
+    relations=(EdgeType("bond", (Column("order"),)),),
+    graph_targets=(Column("y"),),
+)
+
+
+def rings(*sizes: int) -> TypedDAG:
+    builder = GraphBuilder(SCHEMA)
+    for size in sizes:
+        nodes = builder.nodes("atom", size, mass=[0.5 * size + n for n in range(size)])
+        orders = [float(n + size) for n in range(size)]
+        builder.edges("bond", nodes, [*nodes[1:], nodes[0]], order=orders)
+        builder.output(nodes[0])
+        builder.finish(y=float(size))
+    return builder.build()
+
+
+class PartCell(Cell):
+    """Changes the result of one of its methods."""
+
+    def __init__(self, input_size: int, place: str, change: Any) -> None:
+        super().__init__()
+        self.fields = {"h": 3}
+        self.linear = nn.Linear(input_size, 3)
+        self.place, self.change = place, change
+
+    def _changed(self, place: str, value: Tensor) -> Tensor:
+        changed: Tensor = self.change(value) if place == self.place else value
+        return changed
+
+    def before(self, x: Tensor) -> Tensor:
+        return self._changed("before", self.linear(x))
+
+    def before_edges(self, edge: Any) -> dict[str, Tensor]:
+        order = edge["order"].unsqueeze(1).to(self.linear.weight.dtype)
+        return {"weight": self._changed("before_edges", order)}
+
+    def initial(self, x: Tensor) -> dict[str, Tensor]:
+        return {"h": self._changed("initial", x)}
+
+    def forward(self, x: Tensor, children: Children) -> dict[str, Tensor]:
+        message = children.rows("h") * children.edge["weight"]
+        return {"h": torch.tanh(x + children.sum(message))}
+
+    def after(self, state: Any) -> dict[str, Tensor]:
+        return {"p": self._changed("after", state["h"])}
+
+
+class PartEncoder(FeatureEncoder):
+    change: Any = staticmethod(lambda x: x)
+
+    def forward(self, dag: TypedDAG, sources: Any = None) -> dict[str, Tensor]:
+        return {name: self.change(x) for name, x in super().forward(dag, sources).items()}
+
+
+class PartReadout(MeanReadout):
+    change: Any = staticmethod(lambda x: x)
+
+    def forward(self, states: Any, dag: TypedDAG) -> Tensor:
+        changed: Tensor = self.change(super().forward(states, dag))
+        return changed
+
+
+class PartHead(RegressionHead):
+    change: Any = staticmethod(lambda x: x)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        changed: Tensor = self.change(super().forward(rows))
+        return changed
+
+
+def model_of(place: str, change: Any) -> GraphModel:
+    model = GraphModel(
+        schema=SCHEMA,
+        encoder=partial(PartEncoder, size=4),
+        passes=[Rounds("bond", 2)],
+        cells=[{"atom": partial(PartCell, place=place, change=change)}],
+        readout=PartReadout,
+        head=partial(PartHead, targets=["y"]),
+        fuse=False,
+    )
+    for name in {"encoder", "readout", "head"} & {place}:
+        getattr(model, name).change = change
+    return model
+
+
+PLACES = ["before", "before_edges", "initial", "after", "encoder", "readout", "head"]
+
+
+def centred(x: Tensor) -> Tensor:
+    return x - x.mean(0)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("change", [centred, lambda x: x / x.detach().norm()])
+def test_what_depends_on_the_batch_differs(place: str, change: Any) -> None:
+    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"], "native")
+    assert not found.is_equal
+    assert found.outputs > TOLERANCE
+    assert ("looks at other examples of the batch" in found.differs) == (place != "after")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_treats_each_row_alone_is_equal(place: str) -> None:
+    change = partial(torch.nn.functional.normalize, dim=1)
+    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"], "native")
+    assert found.is_equal, found.differs
+    assert found.outputs <= TOLERANCE
+
+
+@pytest.mark.parametrize("place", ["before", "encoder", "readout", "head"])
+def test_dropout_is_no_dependence_on_the_batch(place: str) -> None:
+    (found,) = compare(model_of(place, nn.Dropout(0.5)), rings(3, 5, 4), ["depth"], "native")
+    assert found.is_equal, found.differs
+
+
+def test_masks_of_dropout_are_compared_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("before", nn.Dropout(0.5))
+    run = Network.forward
+
+    def wasteful(self: Network, *args: Any) -> Any:
+        torch.rand(int(self.engine == "fast"))  # moves the generator
+        return run(self, *args)
+
+    monkeypatch.setattr(Network, "forward", wasteful)
+    (found,) = compare(model, rings(3, 5, 4), ["depth"], "native")
+    assert found.differs.startswith("field 'h' in training differs at node 0")
+    assert "looks at other examples" not in found.differs

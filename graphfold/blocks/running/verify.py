@@ -12,40 +12,53 @@ from torch import Tensor
 
 from graphfold.blocks.running.compiled import CompiledModel
 from graphfold.blocks.running.results import Result
+from graphfold.dag import TypedDAG, split
+from graphfold.layers.model import attribute_set
 
 
 def verify(model: CompiledModel, examples: list[Any]) -> float:
     """The largest difference from the reference, in float64.
 
-    Outputs, metrics and the gradients of all parameters are compared, for the sum of the squares of
-    all that the model gives. The model itself stays as it is.
+    The reference takes one example at a time, from the first function to the last, so a function
+    that looks at other examples differs. Outputs, metrics and the gradients of all parameters are
+    compared, for the sum of the squares of all that the model gives. The model itself stays as it
+    is.
 
     Args:
         model: the model, with the engine and the policy that are in question.
         examples: a list of examples; a few will do.
     """
     with _in_float64(model):
-        batch = model.batch(examples)
-        engine = model.engine
-        try:
-            got = _all_numbers(model, batch)
-            model.engine = "reference"
-            want = _all_numbers(model, batch)
-        finally:
-            model.engine = engine
+        graphs = model.lower(examples)
+        got = _all_numbers(model, [graphs])
+        with attribute_set([model], "engine", "reference"), attribute_set([model], "share", False):
+            want = _all_numbers(model, split(graphs) or [graphs])
     differences = [(a - b).abs().max() for a, b in zip(got, want, strict=True) if a.numel()]
     return float(max(differences, default=torch.zeros(())))
 
 
-def _all_numbers(model: CompiledModel, batch: Any) -> list[Tensor]:
-    result = model.run(batch)
-    tensors = [t.double() for t in all_tensors(result)]
+def _all_numbers(model: CompiledModel, graphs: Sequence[TypedDAG]) -> list[Tensor]:
+    """The results for graphs that are computed one by one, joined, and the gradients."""
+    results = [model.run(model.batch(dag)) for dag in graphs]
+    metrics = {name: _joined([r.metrics[name] for r in results]) for name in results[0].metrics}
+    joined = Result(_joined([result.output for result in results]), metrics, {})
+    tensors = [t.double() for t in all_tensors(joined)]
     parameters = [p for p in model.parameters() if p.requires_grad]
     loss = sum((t.square().sum() for t in tensors), torch.zeros((), dtype=torch.float64))
     grads: Sequence[Tensor | None] = [None] * len(parameters)
     if parameters and loss.requires_grad:
         grads = torch.autograd.grad(loss, parameters, allow_unused=True)
     return [*(t.detach() for t in tensors), *(torch.zeros(()) if g is None else g for g in grads)]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """The outputs of batches as that of one batch; see `Result.output`."""
+    first = values[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(values))
+    if isinstance(first, tuple):
+        return tuple(map(_joined, zip(*values, strict=True)))
+    return first if first is None else [item for value in values for item in value]
 
 
 def all_tensors(result: Result) -> list[Tensor]:
