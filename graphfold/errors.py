@@ -60,6 +60,10 @@ class ShapeError(GraphfoldError):
     """A tensor whose width or length is not what its reader needs."""
 
 
+class KindError(GraphfoldError, TypeError):
+    """An object of another kind than is needed: a tuple for a state, a graph for a batch."""
+
+
 class EngineError(GraphfoldError):
     """A cell that the chosen engine cannot run exactly."""
 
@@ -208,6 +212,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     folded = {candidate.casefold(): candidate for candidate in known}
     close = get_close_matches(name.casefold(), list(folded), n=1)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def kind_of(value: object) -> str:
+    """The kind of an object for a message: "None", "a tuple of 2", "a Tensor of shape [3, 8]"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    article = "an" if name[0] in "AEIOUaeiou" else "a"
+    if isinstance(value, (tuple, list)):
+        return f"{article} {name} of {len(value)}"
+    shape = getattr(value, "shape", None)
+    return f"{article} {name}" + (f" of shape {list(shape)}" if isinstance(shape, tuple) else "")
 
 
 def shortened(text: str, most: int = 80) -> str:

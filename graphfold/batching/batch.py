@@ -12,7 +12,7 @@ from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import TypedDAG
-from graphfold.errors import ShapeError
+from graphfold.errors import KindError, ShapeError, kind_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +93,12 @@ class LoweredBatch(Batch):
             self.schedule.map_tensors(function),
             self.lowered.map_tensors(function),
         )
+
+
+def require_batch(value: object, remedy: str) -> None:
+    """Raises KindError unless an object is a batch; the remedy says how to make one."""
+    if not isinstance(value, Batch):
+        raise KindError(f"a model takes a Batch, but this is {kind_of(value)}. {remedy}.")
 
 
 def plan_batch(

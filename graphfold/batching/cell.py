@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from torch import Tensor, nn
 
 from graphfold._torch import refuse_script
-from graphfold.errors import ConfigError, add_note
+from graphfold.batching.compiler.places import place_of_error
+from graphfold.errors import ConfigError, KindError, add_note
 
 if TYPE_CHECKING:
     from graphfold.batching.children import Children
@@ -45,9 +46,21 @@ class Cell(nn.Module, ABC):
         try:
             state: State = super().__call__(x, children)
         except Exception as error:  # whatever the code of a user raises
-            add_note(error, self._describe_call(x, children))
+            self.note_call(error, self._describe_inputs(x, children))
             raise
         return state
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute; a module or a parameter needs `super().__init__()` before it."""
+        try:
+            super().__setattr__(name, value)
+        except AttributeError as error:
+            if "_modules" in self.__dict__:
+                raise
+            raise KindError(
+                f"{type(self).__name__} sets '{name}' before it calls super().__init__(), which "
+                "every module needs. Call it first in __init__."
+            ) from error
 
     # A cell decides what `x` is, one tensor or several by name: the annotations of its own methods
     # say it, so those of this class leave it open to type checkers.
@@ -109,13 +122,21 @@ class Cell(nn.Module, ABC):
         """
         return {}
 
-    def _describe_call(self, x: NodeInput, children: Children) -> str:
+    def note_call(self, error: Exception, inputs: str) -> None:
+        """Adds the cell, its types and its inputs to an error, and the line of its code."""
         types = " and ".join(f"'{name}'" for name in self._types)
+        owner = f"{type(self).__name__} of type {types}" if types else type(self).__name__
+        add_note(error, f"in {owner}{inputs}")
+        assert error.__traceback__ is not None
+        place = place_of_error(error, error.__traceback__.tb_frame.f_code)
+        if place is not None:
+            add_note(error, f"at {place}")
+
+    def _describe_inputs(self, x: NodeInput, children: Children) -> str:
         inputs = {"x": x} if isinstance(x, Tensor) else {f"x['{n}']": part for n, part in x.items()}
         inputs |= {f"children's {name}": children.rows(name) for name in self.read_fields}
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in inputs.items())
-        owner = f"{type(self).__name__} of type {types}" if types else type(self).__name__
-        return f"in {owner}, called with a group of {children.group_size}: {shapes}"
+        return f", called with a group of {children.group_size}: {shapes}"
 
     @property
     def read_fields(self) -> tuple[str, ...]:

@@ -2,14 +2,114 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from torch import nn
+
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.pass_inputs import describe
+from graphfold.batching.engine.pass_inputs import describe, place_of
 from graphfold.batching.scheduling.passes import Pass, Up
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.dag import Schema
-from graphfold.errors import ConfigError, SchemaError, ShapeError
+from graphfold.errors import (
+    ConfigError,
+    KindError,
+    SchemaError,
+    ShapeError,
+    did_you_mean,
+    kind_of,
+)
+
+#: The methods that a cell may define, and what they are called with.
+METHODS = {
+    "forward": ("x", "children"),
+    "before": ("x",),
+    "before_edges": ("edge",),
+    "initial": ("x",),
+    "after": ("state",),
+}
+
+
+def check_types(schema: Schema, cells: object) -> None:
+    """Checks that there is a mapping for each pass, from types of the schema.
+
+    Args:
+        schema: the schema of the graphs.
+        cells: for each pass, type name -> cell.
+
+    Raises:
+        KindError: if it is no list of mappings.
+        ConfigError: if the schema lacks a type.
+    """
+    by_pass = cells if isinstance(cells, (Sequence, nn.ModuleList)) else [None]
+    for by_type in by_pass:
+        if not isinstance(by_type, (Mapping, nn.ModuleDict)):
+            came = kind_of(cells if by_type is None else by_type)
+            raise KindError(
+                f"cells has {came}, but a list with a mapping for each pass is needed. Give "
+                "[{'TYPE': cell}], with a mapping of type names to cells for each pass."
+            )
+        types = [node_type.name for node_type in schema.types]
+        for name in by_type.keys() - set(types):
+            raise ConfigError(
+                f"cells names the type '{name}', which the schema lacks."
+                f"{did_you_mean(str(name), types)} It has: {', '.join(types)}."
+            )
+
+
+def check_interface(cell: object, type_name: str) -> None:
+    """Raises KindError unless an object is a cell that follows the interface.
+
+    Args:
+        cell: the object.
+        type_name: the type of nodes that it is for.
+    """
+    kind = type(cell).__name__
+    if not isinstance(cell, Cell):
+        is_class = isinstance(cell, type) and issubclass(cell, Cell)
+        raise KindError(
+            f"type '{type_name}' has {kind_of(cell)} for its cell, but an object of a subclass of "
+            f"Cell is needed. {f'Make one: {cell.__name__}(...).' if is_class else 'Give one.'}"  # type: ignore[attr-defined]
+        )
+    if "_modules" not in vars(cell):
+        raise KindError(
+            f"{place_of(cell, '__init__')}{kind} does not call super().__init__(), which every "
+            "module needs. Call it first in __init__."
+        )
+    fields = getattr(cell, "fields", None)
+    if not isinstance(fields, Mapping) or not all(
+        isinstance(name, str) and isinstance(width, int) for name, width in fields.items()
+    ):
+        raise KindError(
+            f"{place_of(cell)}the fields of {kind} are {fields!r}, but a mapping of names to "
+            "widths is needed. Set fields, such as fields = {'h': 8}."
+        )
+    if isinstance(cell.reads, str):
+        raise KindError(
+            f"{place_of(cell)}{kind} reads {cell.reads!r}, but a tuple of names is needed. Set "
+            f"reads = ({cell.reads!r},)."
+        )
+    for method, arguments in METHODS.items():
+        _check_signature(cell, method, arguments)
+
+
+def _check_signature(cell: Cell, method: str, arguments: Sequence[str]) -> None:
+    own = getattr(cell, method)
+    if getattr(own, "__func__", None) is getattr(Cell, method):
+        return
+    try:
+        signature = inspect.signature(own)
+    except (TypeError, ValueError):  # of code that is not of Python
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise KindError(
+            f"{place_of(cell, method)}{describe(cell)}.{method} takes "
+            f"({', '.join(signature.parameters)}), but it is called with ({', '.join(arguments)}). "
+            f"Define {method}(self, {', '.join(arguments)})."
+        ) from error
 
 
 def check_cells(
@@ -108,8 +208,8 @@ def _require_fields(schema: Schema, cell: Cell, read: int, fields: Iterable[str]
         if name not in fields:
             raise SchemaError(
                 f"{describe(cell)} reads field '{name}', but its children of type "
-                f"'{schema.types[read].name}' have only {_quoted(fields) or 'no field'}. "
-                f"Give that type's cell the field '{name}'."
+                f"'{schema.types[read].name}' have only {_quoted(fields) or 'no field'}."
+                f"{did_you_mean(name, fields)} Give that type's cell the field '{name}'."
             )
 
 

@@ -9,16 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from graphfold._torch import refuse_script, uncompiled
-from graphfold.batching.batch import Batch
+from graphfold.batching.batch import Batch, require_batch
 from graphfold.batching.cell import Cell, NodeInput
-from graphfold.batching.check_cells import check_cells, check_reads
+from graphfold.batching.check_cells import (
+    check_cells,
+    check_interface,
+    check_reads,
+    check_types,
+)
 from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, forget_programs
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
-from graphfold.batching.scheduling.passes import Pass, Rounds
+from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
 from graphfold.batching.states import States
 from graphfold.dag import Schema
-from graphfold.errors import ConfigError, ShapeError, did_you_mean
+from graphfold.errors import ConfigError, KindError, ShapeError, did_you_mean, kind_of
 
 ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
@@ -51,6 +56,7 @@ class Network(nn.Module):
             (triton)", "compiled (torch)", or "as it is" and why.
 
     Raises:
+        KindError: if these are no lists of passes and of mappings, or a cell is none.
         ConfigError: if passes, cells and schema do not fit together.
         ShapeError: if two cells disagree about the width of a field.
         SchemaError: if a cell reads a field that a type among its inputs lacks.
@@ -73,6 +79,8 @@ class Network(nn.Module):
         if backend not in (AUTO, *BACKENDS):
             names = ", ".join((AUTO, *BACKENDS))
             raise ConfigError(f"there is no backend '{backend}'. Use one of {names}.")
+        check_passes(passes)
+        check_types(schema, cells)
         if len(passes) != len(cells):
             raise ConfigError(
                 f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."
@@ -128,10 +136,11 @@ class Network(nn.Module):
                 under a schedule that shares, the rows of `Schedule.sources` are enough
 
         Raises:
+            KindError: if these are no batch and no mapping of tensors, or a cell returns none.
             ShapeError: if an input has not a row for each node, or edge, of the batch.
             ConfigError: if the schedule was built for other passes.
         """
-        self._check_inputs(batch)
+        self._check_inputs(batch, x)
         inputs = RunInputs(
             batch=batch,
             x=x,
@@ -164,8 +173,14 @@ class Network(nn.Module):
         """
         forget_programs(cell for by_type in self.cells for _, cell in _each(by_type))
 
-    def _check_inputs(self, batch: Batch) -> None:
-        """Refuses a schedule of other passes, and absent states of another width."""
+    def _check_inputs(self, batch: Batch, x: object) -> None:
+        """Refuses other objects, a schedule of other passes, and absent states of other widths."""
+        require_batch(batch, "Give Batch(dag, build_schedule(dag, network.passes))")
+        if not isinstance(x, Mapping):
+            raise KindError(
+                f"x is {kind_of(x)}, but a mapping of type names to inputs is needed. Give "
+                f"a tensor [num_nodes_of_type, width] for each of {', '.join(self._op_types)}."
+            )
         if batch.schedule.built_for != self.passes:
             raise ConfigError(
                 f"the schedule was built for the passes {list(batch.schedule.built_for)}, but the "
@@ -216,15 +231,16 @@ def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 
 def _as_list(cell: Cell | Sequence[Cell], item: Pass, name: str) -> nn.ModuleList:
-    if isinstance(cell, Cell):
-        return nn.ModuleList([cell])
-    if not isinstance(item, Rounds) or len(cell) != item.rounds:
-        rounds = item.rounds if isinstance(item, Rounds) else 1
-        raise ConfigError(
-            f"type '{name}' has {len(cell)} cells for {rounds} rounds of {type(item).__name__}. "
-            "Give one cell, or one for each round."
-        )
-    return nn.ModuleList(cell)
+    cells = list(cell) if isinstance(cell, (Sequence, nn.ModuleList)) else [cell]
+    for own in cells:
+        check_interface(own, name)
+    rounds = item.rounds if isinstance(item, Rounds) else 1
+    if isinstance(cell, Cell) or (isinstance(item, Rounds) and len(cells) == rounds):
+        return nn.ModuleList(cells)
+    raise ConfigError(
+        f"type '{name}' has {len(cells)} cells for {rounds} rounds of {type(item).__name__}. "
+        "Give one cell, or one for each round."
+    )
 
 
 def _width(widths: Mapping[str, int], field: str) -> int:

@@ -17,7 +17,9 @@ from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.pass_inputs import (
     as_many,
+    as_mapping,
     check_state,
+    unknown_field,
 )
 from graphfold.batching.engine.rounds import select
 from graphfold.batching.run import RunInputs
@@ -90,7 +92,7 @@ class ReferenceRun:
             name: torch.zeros(0, width, dtype=torch.float64, device=device)
             for name, width in cell.fields.items()
         }
-        new = cell.after(empty)
+        new = as_mapping(cell.after(empty), cell, "after")
         self.widths |= {name: value.shape[1] for name, value in new.items()}
         for node in nodes:
             state = {name: self.states[node][name].unsqueeze(0) for name in cell.fields}
@@ -215,7 +217,12 @@ class NodeReader(StateReader):
         for cell in self._inputs.cells.values():
             if field in cell.fields:
                 return cell.fields[field]
-        return next(s[field].shape[0] for s in self._states if field in s)
+        states = self._states
+        width = next((s[field].shape[0] for s in states if field in s), None)
+        if width is None:
+            names = {name for cell in self._inputs.cells.values() for name in cell.fields}
+            raise unknown_field(self._cell, field, names.union(*states))
+        return width
 
 
 def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:

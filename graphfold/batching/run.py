@@ -20,6 +20,7 @@ from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
+    as_mapping,
     check_rows,
     parts,
     require_device,
@@ -34,7 +35,7 @@ from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.batching.states import States
-from graphfold.errors import ShapeError
+from graphfold.errors import ShapeError, did_you_mean
 
 SHARED_NUMBERS = (
     "the schedule computes equal nodes once, so they would all have the same. "
@@ -87,8 +88,8 @@ class RunInputs:
         name = self.batch.dag.schema.types[op_type].name
         if name not in self.x:
             raise ShapeError(
-                f"type '{name}' has a cell but no input. Give x['{name}'] of shape "
-                "[num_nodes_of_type, width]; the width may be 0."
+                f"type '{name}' has a cell but no input.{did_you_mean(name, map(str, self.x))} "
+                f"Give x['{name}'] of shape [num_nodes_of_type, width]; the width may be 0."
             )
         x, sources = self.x[name], self.batch.schedule.sources
         is_of_sources = sources is not None and _num_rows(x) == self.num_sources(op_type)
@@ -287,5 +288,5 @@ class RowRun:
 
 def _after(cell: Cell, state: State, num_rows: int) -> State:
     with NativeLinear():
-        found: State = cell.after(state)
+        found = as_mapping(cell.after(state), cell, "after")
     return as_many(found, num_rows, cell, "after")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Pass, States
-from graphfold.batching.batch import plan_batch
+from graphfold.batching.batch import plan_batch, require_batch
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.dag import TypedDAG
 from graphfold.layers.heads.eval_rows import Predicted
@@ -79,6 +79,7 @@ class Model(nn.Module, ABC):
     @uncompiled
     def forward(self, batch: Batch) -> Tensor:
         """[num_rows, ...] the head's raw outputs."""
+        require_batch(batch, "Give model.plan(dag)")
         states = self.states(batch)
         rows = self.rows(states, batch)
         with NativeLinear():

@@ -27,6 +27,7 @@ from graphfold.batching.compiler.places import find_place, place_of_error
 from graphfold.batching.compiler.recorder import record
 from graphfold.batching.compiler.row_count import counted_len
 from graphfold.batching.compiler.values import Untraceable
+from graphfold.batching.engine.pass_inputs import check_state, unknown_field
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.errors import GraphfoldError
 
@@ -160,11 +161,12 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
             {name: t for (how, name), t in read.items() if how == wanted}
             for wanted in ("edge", "shared")
         )
-        reader = TracedReader(read, signature.differentiate)
+        reader = TracedReader(cell, read, signature.differentiate)
         size: Any = guard.counted(sizes.nodes)
         children = Children(reader, size, signature.arity, edge, shared, _KERNEL)
         state = _call(cell, x, children, guard)
-        returned = [_checked(state, name, width, sizes) for name, width in cell.fields.items()]
+        _check(cell, state, sizes)
+        returned = [state[name] for name in cell.fields]
         _refuse_own_derivatives(returned)
         return returned
 
@@ -182,8 +184,12 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
 
 def _call(cell: Cell, x: NodeInput, children: Children, guard: Guard) -> Mapping[str, Tensor]:
     """Runs the code of a cell; messages name its lines, which are those below this function."""
-    with guard, counted_len():
-        state: Mapping[str, Tensor] = cell.forward(x, children)
+    try:
+        with guard, counted_len():
+            state: Mapping[str, Tensor] = cell.forward(x, children)
+    except GraphfoldError as error:
+        cell.note_call(error, "")
+        raise
     if guard.refused is not None:  # the cell has caught it
         raise guard.refused
     return state
@@ -223,11 +229,14 @@ def _arguments(
     return found
 
 
-def _checked(state: Mapping[str, Tensor], name: str, width: int, sizes: Sizes) -> Tensor:
-    """A field as the cell returns it; what is wrong with it the cell itself shall say."""
-    if name not in state or state[name].shape != (sizes.nodes, width):
-        raise Untraceable(f"it does not return the field '{name}' for each node")
-    return state[name]
+def _check(cell: Cell, state: Mapping[str, Tensor], sizes: Sizes) -> None:
+    """Checks what a cell returns; messages name the sizes, which stand for numbers."""
+    try:
+        check_state(cell, state, sizes.nodes)
+    except GraphfoldError as error:
+        text = error.message.replace("FakeTensor", "Tensor")
+        text = text.replace(str(sizes.nodes), "group_size")
+        raise type(error)(text.replace(str(sizes.edges), "num_child_edges")) from None
 
 
 def _refuse_own_derivatives(tensors: Iterable[Tensor]) -> None:
@@ -281,12 +290,15 @@ class TracedReader(StateReader):
     """The stand-in for the children: all that a cell reads of them is an argument of the graph.
 
     Args:
+        cell: the cell that reads.
         given: (how, name) -> what stands for it.
         differentiate: whether gradients are wanted.
     """
 
-    def __init__(self, given: Mapping[tuple[str, str], Tensor], differentiate: bool) -> None:
-        self._given, self._differentiate = given, differentiate
+    def __init__(
+        self, cell: Cell, given: Mapping[tuple[str, str], Tensor], differentiate: bool
+    ) -> None:
+        self._cell, self._given, self._differentiate = cell, given, differentiate
         self.ptr, self.parent = given["ptr", ""], given["parent", ""]
 
     def rows(self, field: str) -> Tensor:
@@ -310,6 +322,9 @@ class TracedReader(StateReader):
         return self._given["position", ""]
 
     def _read(self, how: str, field: str) -> Tensor:
+        if (how, field) not in self._given and how != "previous":
+            names = [name for kind, name in self._given if kind == "rows"]
+            raise unknown_field(self._cell, field, names)
         if (how, field) not in self._given:
             raise Untraceable(f"it reads the field '{field}', which is not there")
         given = self._given[how, field]

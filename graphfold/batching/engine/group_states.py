@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs
+from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs, unknown_field
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
 from graphfold.batching.kernels.segment import segment_sum, use_plain
@@ -154,6 +154,9 @@ class LevelStates(GroupStates):
         if field in self._fields:
             return super().children(field, group)
         if field not in self._given:  # this pass does not write it
+            if field not in self._inputs.given:
+                cell, inputs = self._inputs.cells[group.op_type], self._inputs
+                raise unknown_field(cell, field, {*self._fields, *inputs.given})
             with self._mode.on():
                 rows = select_rows(self._inputs.given[field], self._plan.child_row)
                 self._given[field] = self._plan.split_edges(rows)
@@ -193,6 +196,11 @@ class RoundStates(GroupStates):
         if number > 1:  # nobody reads the round before the last any more
             for rows in self._fields.values():
                 del rows[self._inputs.unrolled.rows(number - 2, op_type).start]
+
+    def children(self, field: str, group: Group) -> Tensor:
+        if field not in self._fields:
+            raise unknown_field(self._inputs.cells[group.op_type], field, self._fields)
+        return super().children(field, group)
 
     def before(self, field: str, group: Group) -> Tensor | None:
         number, op_type = self._inputs.unrolled.round_of(group.op_type)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, KindError
 
 #: More rounds than this are a slip of the pen, and would run for hours.
 MAX_ROUNDS = 10_000
@@ -77,3 +78,17 @@ class Rounds:
 
 
 Pass: TypeAlias = Up | Down | Rounds
+
+
+def check_passes(passes: object) -> None:
+    """Raises KindError unless these are passes, in a list or another iterable."""
+    if isinstance(passes, Pass) or not isinstance(passes, Iterable):
+        raise KindError(
+            f"passes is {passes!r}, but a list of passes is needed. Give a list, such as [Up()]."
+        )
+    for item in passes:
+        if not isinstance(item, Pass):
+            raise KindError(
+                f"passes has {item!r}, which is no pass. Give Up(), Down() or Rounds(relation, "
+                "rounds)."
+            )

@@ -14,7 +14,7 @@ from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
-from graphfold.batching.scheduling.passes import Pass, Rounds
+from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
 from graphfold.batching.scheduling.plan import plan_levels, plan_round
 from graphfold.batching.scheduling.policies import PassGraph, get_policy
 from graphfold.batching.scheduling.schedule_report import ScheduleReport
@@ -106,9 +106,11 @@ def build_schedule(
         equal: what `deduplicate` says of these graphs and passes, if it is known already.
 
     Raises:
+        KindError: if the passes are no list of passes.
         ConfigError: if there is no such policy.
         SchemaError: if a pass names a relation that the schema lacks.
     """
+    check_passes(passes)
     op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
     sources, class_of = None, None
     if share:
