@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from torch import Tensor, nn
 
 from graphfold._torch import refuse_script
-from graphfold.batching.compiler.places import place_of_error
+from graphfold.batching.places import place_of_error
 from graphfold.errors import ConfigError, KindError, add_note
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from torch import nn
 
 from graphfold.batching.cell import Cell
-from graphfold.batching.engine.pass_inputs import describe, place_of
+from graphfold.batching.check_states import describe, place_of
 from graphfold.batching.scheduling.passes import Pass, Up
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.dag import Schema

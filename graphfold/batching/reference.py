@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.check_states import as_mapping, check_state, unknown_field
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.pass_inputs import (
     as_many,
-    as_mapping,
-    check_state,
-    unknown_field,
 )
 from graphfold.batching.engine.rounds import select
 from graphfold.batching.run import RunInputs

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
+from graphfold.batching.check_states import as_mapping
 from graphfold.batching.engine.compiled.choice import Choice, find_compiled
 from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
@@ -20,7 +21,6 @@ from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
-    as_mapping,
     check_rows,
     parts,
     require_device,

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from graphfold.batching.compiler.places import Place
 from graphfold.batching.compiler.row_count import RowCount, RowShape, without_counts
 from graphfold.batching.compiler.values import Untraceable
+from graphfold.batching.places import Place
 
 #: What Python may ask of a tensor: its kind. The program is made anew when a kind changes.
 KIND = frozenset(

@@ -14,12 +14,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
+from graphfold.batching.check_states import check_state
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.group_states import GroupStates, LevelStates, RoundStates
 from graphfold.batching.engine.pass_inputs import (
     LazyColumns,
     PassInputs,
-    check_state,
     parts,
     select_columns,
 )

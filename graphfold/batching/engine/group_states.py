@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs, unknown_field
+from graphfold.batching.check_states import unknown_field
+from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
 from graphfold.batching.kernels.segment import segment_sum, use_plain

@@ -13,11 +13,11 @@ from typing import overload
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput, makes_tables
+from graphfold.batching.check_states import check_state
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
     cell_dtype,
-    check_state,
     select_columns,
 )
 from graphfold.batching.engine.typed_fields import TypedFields

@@ -13,7 +13,7 @@ import torch
 
 from graphfold import _torch
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[1]
 #: The code of these files and folders is no cell's.
 _LIBRARIES = (str(Path(torch.__file__).parent), str(_PACKAGE / "batching"), _torch.__file__)
 #: How much of a line messages show.
