@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class Registry:
                 f"{setting or self.kind}={name!r} names no {self.kind}. Set {setting or 'it'} to "
                 f"one of {', '.join(sorted(names))}, or to the dotted path of {self._a_part()}."
             )
-        if name not in names and not {".", ":"} & {*name}:
+        if name not in names and not is_path(name):
             listed = f"one of {', '.join(sorted(names))}, or " if names else ""
             raise ConfigError(
                 f"there is no {self.kind} '{name}'.{did_you_mean(name, names)} Use {listed}the "
@@ -90,10 +91,12 @@ class Registry:
         return {name: import_part(path, self.kind) for name, path in self.names().items()}
 
     def package(self, name: str) -> str | None:
-        """The package that a name leads out of graphfold to; None if it stays. Imports nothing."""
-        path = self.paths.get(name) or self.names().get(name, name)
-        package, dot, _ = path.replace(":", ".").partition(".")
-        return package if dot and package != "graphfold" else None
+        """The package outside of graphfold that a name leads to, see `foreign_package`."""
+        return foreign_package(self.path(name))
+
+    def path(self, name: str) -> str:
+        """The path of a part; a name that no part has is returned as it is. Imports nothing."""
+        return self.paths.get(name) or self.names().get(name, name)
 
     def summaries(self) -> dict[str, str]:
         """Name -> the first line of the docstring of graphfold's own parts, and others' paths."""
@@ -146,6 +149,30 @@ def _installed(group: str) -> dict[str, str]:
 def _entry_points(group: str, state: tuple[str | int, ...]) -> dict[str, str]:
     """The metadata of all that is installed take 20 ms to read: once while nothing is installed."""
     return {point.name: point.value for point in entry_points(group=group)}
+
+
+#: What a path has and a plain name has not.
+_MARKS = re.compile(r"[.:/\\]")
+
+
+def is_path(name: str) -> bool:
+    """True for a path, such as "package.module.name" or "package:name"; False for a plain name."""
+    return _MARKS.search(name) is not None
+
+
+def package_of(path: str) -> str:
+    """The package that a path begins with; the path itself if it begins with none."""
+    return _MARKS.split(path, maxsplit=1)[0] or path
+
+
+def foreign_package(name: str) -> str | None:
+    """The package outside of graphfold that a name leads to; imports nothing.
+
+    Plain names and paths within graphfold lead to None. What a stored run may name depends on
+    this function, see `graphfold.training.config.trust`.
+    """
+    package = package_of(name)
+    return package if is_path(name) and package != "graphfold" else None
 
 
 def import_part(path: str, place: str) -> Any:

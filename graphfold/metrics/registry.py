@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from graphfold.errors import ConfigError
@@ -47,9 +46,3 @@ def _metrics_for(task: str | None) -> Registry:
     tasks = TASKS if task is None else [task] if task in METRICS else []
     paths = {name: path for own in tasks for name, path in METRICS[own].names().items()}
     return replace(METRICS[TASKS[0]], kind="metric", home=None, paths=paths)
-
-
-def third_party_metrics(names: Sequence[str] | None) -> list[str]:
-    """The names in the config key `metrics` that lead out of graphfold."""
-    paths = [name for name in names or () if "." in name]
-    return [path for path in paths if not path.startswith("graphfold.metrics.")]

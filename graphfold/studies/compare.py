@@ -33,7 +33,7 @@ from graphfold.studies.compare_statistics import (
 from graphfold.studies.compare_verdicts import Verdicts
 from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.training_config import TrainingConfig, flatten
-from graphfold.training.config.trust import refuse_unregistered
+from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.trained import TrainedModel
@@ -344,8 +344,8 @@ def _is_less_better(name: str, run: Result, trusted: Collection[str]) -> bool:
     if short == "loss" or any(short in builtin_metrics(task) for task in TASKS):
         return lower_is_better(name, [find_metric(short)] if short != "loss" else [])
     for path in run.config.metrics or ():
-        if path.rpartition(".")[2] == short:
-            refuse_unregistered({"_target_": path}, trusted, "metrics")
+        if path.replace(":", ".").rpartition(".")[2] == short:
+            refuse_untrusted({"metrics": [path]}, trusted, ())
             return lower_is_better(name, [find_metric(path)])
     raise ConfigError(f"{name} has no best value. Choose another --metric, such as a score.")
 

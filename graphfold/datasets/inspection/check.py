@@ -25,7 +25,7 @@ from graphfold.datasets.inspection.graph_hash import repeated_molecules
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.packing import PackedCorpus, pack_files, refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean
-from graphfold.registry import ADAPTERS
+from graphfold.registry import ADAPTERS, is_path
 
 #: How many records are read twice, and how many graphs make a detour through networkx.
 _SAMPLE, _FEW = 256, 3
@@ -85,7 +85,7 @@ def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]
     if name in CORPORA:
         return DataModule(corpus=name, **{"path": path, **settings})
     adapters = ADAPTERS.names()
-    if name not in adapters and "." not in name:
+    if name not in adapters and not is_path(name):
         raise ConfigError(
             f"there is no corpus or adapter '{name}'.{did_you_mean(name, [*CORPORA, *adapters])} "
             f"The corpora are {', '.join(CORPORA)}; the adapters {', '.join(sorted(adapters))}."

@@ -36,7 +36,7 @@ from graphfold.datasets.splits.split_ways import (
 )
 from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.registry import import_home
+from graphfold.registry import import_home, is_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ GROUPED = ("random", "hash", "kfold", "repeated_kfold")
 def check_split(settings: DataSettings) -> None:
     """Raises ConfigError, with the nearest name, if there is no such split or no such group."""
     name, groups = settings.split, (NONE, *GROUPINGS)
-    if name is not None and "." not in name and name not in SPLITS:
+    if name is not None and not is_path(name) and name not in SPLITS:
         raise ConfigError(
             f"data.split is '{name}'.{did_you_mean(name, SPLITS)} Use one of "
             f"{', '.join(SPLITS)}, or the dotted path of a function."

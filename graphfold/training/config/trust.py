@@ -8,13 +8,12 @@ checkpoint says of its own packages counts for nothing. The config of a new run 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphfold.batching import Down, Rounds, Up
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.metrics.registry import third_party_metrics
-from graphfold.registry import ADAPTERS, FEATURE_SETS
+from graphfold.registry import ADAPTERS, FEATURE_SETS, foreign_package, is_path, package_of
 from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
@@ -57,24 +56,14 @@ def refuse_untrusted(
             them, the records may be split anew.
 
     Raises:
-        CheckpointError: naming the class or the adapter, and the package to trust.
+        CheckpointError: naming the class, the key that names it, and the package to trust.
     """
     for part in parts:
         refuse_unregistered(config.get(part), trusted, part)
-    for path in third_party_metrics(config.get("metrics")):
-        refuse_unregistered({"_target_": path}, trusted, "metrics")
-    if "trainer" in parts:  # to score or predict, the parts of the split are stored with the run
-        for path in _own_split(config):
-            refuse_unregistered({"_target_": path}, trusted, "data.split")
-    data = config.get("data", {})
-    packages = {"an adapter": adapter_package(data), "a feature set": features_package(data)}
-    for part, package in packages.items():
-        if package is not None and package not in trusted:
-            raise CheckpointError(
-                f"the run read its data with {part} of the package '{package}', which is not part "
-                f"of graphfold. If you trust it, add --trust {package}.",
-                package=package,
-            )
+    for place, path in _foreign_names(config):
+        is_used = place != "data.split" or "trainer" in parts  # the parts are stored with the run
+        if is_used and not _is_within(path, trusted):
+            raise _refusal(place, path, "is not part of graphfold")
 
 
 def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
@@ -88,53 +77,47 @@ def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") ->
     for where, item in targets(node, place):
         path = str(item["_target_"])
         if path != AUTO and not _is_within(path, trusted) and not _is_registered(path):
-            package = path.partition(".")[0]
-            raise CheckpointError(
-                f"{where} names '{path}', which is not one of graphfold's registered classes. If "
-                f"you trust the package '{package}', add --trust {package}.",
-                target=path,
-                package=package,
-            )
+            raise _refusal(where, path, "is not one of graphfold's registered classes")
+
+
+def _refusal(place: str, path: str, fault: str) -> CheckpointError:
+    package = package_of(path)
+    remedy = f"If you trust the package '{package}', add --trust {package}."
+    if not package.isidentifier():
+        remedy = "Name a class as package.module.name, which --trust PACKAGE allows."
+    message = f"{place} names '{path}', which {fault}. {remedy}"
+    return CheckpointError(message, target=path, package=package)
 
 
 def third_party(node: Any) -> list[str]:
     """The packages, other than graphfold and torch, whose classes a config names."""
     paths = [str(item["_target_"]) for _, item in targets(node)]
-    found = {path.partition(".")[0] for path in paths if path != AUTO and not _is_registered(path)}
-    return sorted(found)
+    return sorted({package_of(p) for p in paths if p != AUTO and not _is_registered(p)})
 
 
 def named_packages(config: Mapping[str, Any], parts: Sequence[str] = APPLIED) -> list[str]:
     """The third-party packages that a run uses for some of its parts, its metrics and its data."""
-    of_data = (adapter_package(config["data"]), features_package(config["data"]))
-    found = {package for part in parts for package in third_party(config[part])}
-    paths = [*third_party_metrics(config.get("metrics")), *_own_split(config)]
-    found |= {path.partition(".")[0] for path in paths}
-    return sorted(found.union(filter(None, of_data)))
+    packages = {package for part in parts for package in third_party(config[part])}
+    return sorted(packages | {package_of(path) for _, path in _foreign_names(config)})
 
 
-def _own_split(config: Mapping[str, Any]) -> list[str]:
-    """The dotted path of the user's own split, if there is one."""
-    split = str(config["data"].get("split"))
-    return [split] if "." in split else []
-
-
-def adapter_package(data: Mapping[str, Any]) -> str | None:
-    """The package of the adapter, if it is not graphfold's own; nothing is imported."""
-    name = data.get("adapter")
-    if name is None:
-        return None
-    return ADAPTERS.package(str(name))
-
-
-def features_package(data: Mapping[str, Any]) -> str | None:
-    """The package of the feature set of molecules, if it is not graphfold's own."""
-    name = data.get("features")  # a list of columns, for adapters of trees
-    return FEATURE_SETS.package(name) if isinstance(name, str) else None
+def _foreign_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(key, path) of every name in a config, beside targets, that leads out of graphfold."""
+    data = config.get("data") or {}
+    names = [("metrics", str(name)) for name in config.get("metrics") or ()]
+    if data.get("adapter") is not None:
+        names.append(("data.adapter", ADAPTERS.path(str(data["adapter"]))))
+    if isinstance(data.get("features"), str):  # a list of columns, for adapters of trees
+        names.append(("data.features", FEATURE_SETS.path(data["features"])))
+    yield from ((place, path) for place, path in names if foreign_package(path))
+    split = str(data.get("split"))
+    if is_path(split):  # a function is called: graphfold's own are the plain names
+        yield "data.split", split
 
 
 def _is_within(path: str, packages: Collection[str]) -> bool:
-    return any(path == name or path.startswith(f"{name}.") for name in packages)
+    dotted = path.replace(":", ".")
+    return any(dotted == name or dotted.startswith(f"{name}.") for name in packages)
 
 
 def _is_registered(path: str) -> bool:

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from thinned import every, thinned
 from training.tiny_runs import listops, run, train, write_molecules
 
-from graphfold.errors import GraphfoldError
+from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
 from graphfold.training.config.stored_config import read_stored_config
@@ -28,6 +29,9 @@ from graphfold.training.run.checkpoint import Checkpoint
 
 #: The module that must not be imported, and a path into it.
 EVIL, THING = "evilpkg", "evilpkg.Thing"
+
+#: Every form in which a name can lead out; the files lie in the current folder.
+FORMS = (THING, f"{EVIL}:Thing", f"{EVIL}.py", f"./{EVIL}.py:Thing", EVIL)
 
 TARGET = {"_target_": THING, "_partial_": True}
 
@@ -39,6 +43,7 @@ def _planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder.mkdir()
     (folder / f"{EVIL}.py").write_text("class Thing:\n    def __init__(self, *a, **k): pass\n")
     monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.chdir(folder)
     yield
     imported = sys.modules.pop(EVIL, None)
     assert imported is None, "a stranger's module was imported"
@@ -64,13 +69,15 @@ def planted(config: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
 
 
 def every_config(
-    config: dict[str, Any], paths: Iterable[tuple[Any, ...]]
+    config: dict[str, Any], paths: Iterable[tuple[Any, ...]], shift: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(what was done, config with the module in one of the places)."""
-    for path in paths:
-        name = ".".join(map(str, path))
-        for value in (THING, {"x": TARGET}):
+    """(what was done, config with the module in one of the places, as a value or as a key)."""
+    for number, path in enumerate(sorted(paths, key=str)):
+        name, form = ".".join(map(str, path)), FORMS[(number + shift) % len(FORMS)]
+        for value in (form, {"x": {**TARGET, "_target_": form}}):
             yield f"{name}={value}", planted(config, path, value)
+        if isinstance(path[-1], str):
+            yield f"{name}.{form}", planted(config, (*path[:-1], form), {"_target_": form})
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +121,16 @@ def commands(folder: Path, table: Path) -> list[list[Any]]:
     ]
 
 
+@pytest.mark.parametrize("shift", every(len(FORMS), range(len(FORMS))))
 def test_a_name_in_any_place_of_a_config_is_refused_or_nothing_but_text(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shift: int, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """First the checks that come before all work, then the commands for what passes them."""
     stored = yaml.safe_load((finished / "config.yaml").read_text())
     other = compose(listops()).config.mapping
     passed, seen = [], {*places(stored)}
     for config, paths in ((stored, seen), (other, {*places(other)} - seen)):
-        for name, changed in every_config(config, paths):
+        for name, changed in every_config(config, paths, shift):
             try:
                 kept = read_stored_config(changed, Path("x"))
                 refuse_untrusted(kept.mapping, (), TRAINED)
@@ -133,8 +141,8 @@ def test_a_name_in_any_place_of_a_config_is_refused_or_nothing_but_text(
             assert EVIL not in sys.modules, name
             if config is stored:
                 passed.append((name, changed))
-    assert 0 < len(passed) < 60
-    for number, (name, changed) in enumerate(passed):
+    assert 0 < len(passed) < 90
+    for number, (name, changed) in enumerate(passed[shift % 3 :: 3]):
         folder = Path(shutil.copytree(finished, tmp_path / str(number)))
         write_config(folder, changed)
         for command in (["train", f"resume={folder}"], ["evaluate", folder]):
@@ -173,13 +181,7 @@ def test_every_command_refuses_a_run_that_names_code(
     key: str, foreign: Path, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored = yaml.safe_load((foreign / "config.yaml").read_text())
-    node: Any = stored
-    *above, last = key.split(".")
-    for part in above:
-        node[part] = node[part] or {}
-        node = node[part]
-    node[last] = NAMED[key]
-    write_config(foreign, stored)
+    write_config(foreign, named(stored, key, THING))
     shutil.copytree(foreign, f"{foreign}-2")
     table = finished.parent / "m.csv"
     most = key in ("model._target_", "data.adapter", "metrics")
@@ -194,6 +196,74 @@ def test_every_command_refuses_a_run_that_names_code(
         if reads_all or (applies and not key.startswith(OF_TRAINING)):
             assert code == 2, command
             assert f"add --trust {EVIL}" in text or "--trust graphfold" in text, command
+
+
+def named(config: dict[str, Any], key: str, form: str) -> dict[str, Any]:
+    """A copy of a config whose key names the module in some form."""
+    changed = copy.deepcopy(config)
+    node: Any = changed
+    *above, last = key.split(".")
+    for part in above:
+        node[part] = node[part] or {}
+        node = node[part]
+    node[last] = yaml.safe_load(yaml.safe_dump(NAMED[key]).replace(THING, form))
+    return changed
+
+
+@pytest.mark.parametrize("form", FORMS[:-1])
+@pytest.mark.parametrize("key", [*NAMED][:-1])
+def test_every_form_of_a_name_is_refused_with_the_words_that_allow_it(
+    key: str, form: str, finished: Path
+) -> None:
+    stored = yaml.safe_load((finished / "config.yaml").read_text())
+    config = named(stored, key, form)
+    place = key.removesuffix("._target_")
+    allowed = "--trust PACKAGE" if form.startswith("./") else f"add --trust {EVIL}"
+    with pytest.raises(CheckpointError, match=rf"{place} names '{form}'.* {allowed}"):
+        refuse_untrusted(config, (), TRAINED)
+    if form in (THING, f"{EVIL}:Thing"):
+        refuse_untrusted(config, (EVIL,), TRAINED)
+
+
+@pytest.mark.parametrize("form", thinned(FORMS, [FORMS[1]]))
+@pytest.mark.parametrize("part", ["spec", "split", "packages", "versions", "calibration"])
+def test_a_name_in_what_a_checkpoint_says_of_its_data_is_nothing_but_text(
+    part: str, form: str, foreign: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = foreign / "checkpoints" / "best.ckpt"
+    stored = Checkpoint.load(path)
+    content = getattr(stored, part)
+    for place in sorted(places(content), key=str)[FORMS.index(form) :: len(FORMS)]:
+        if isinstance(content, dict):
+            object.__setattr__(stored, part, planted(content, place, form))
+        else:
+            object.__setattr__(stored, part, [*content, form])
+        path.write_bytes(stored.encode())
+        for command in (["evaluate", path], ["predict", path, finished.parent / "m.csv"]):
+            assert run(*command) in (0, 2), place
+            assert "--debug" not in capsys.readouterr().err, place
+            assert EVIL not in sys.modules, place
+
+
+def test_a_metric_at_a_path_with_a_colon_is_trusted_as_any_other(
+    foreign: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(f"{EVIL}.py").write_text(
+        "from graphfold.metrics import metric\n"
+        "@metric(task='regression', higher_is_better=False)\n"
+        "def worst(predicted, target):\n    return (predicted - target).abs().max()\n"
+    )
+    write_config(
+        foreign,
+        {**yaml.safe_load((foreign / "config.yaml").read_text()), "metrics": [f"{EVIL}:worst"]},
+    )
+    command: list[Any] = ["evaluate", foreign, "--data", finished.parent / "m.csv"]
+    assert run(*command) == 2
+    assert f"metrics names '{EVIL}:worst'" in capsys.readouterr().err
+    assert EVIL not in sys.modules
+    assert run(*command, "--trust", EVIL) == 0
+    assert "worst" in capsys.readouterr().out
+    assert sys.modules.pop(EVIL)
 
 
 class Pickled:
@@ -279,6 +349,9 @@ def as_override(key: str, value: Any) -> str:
 #: What tune.yaml may hold -> the words of the message.
 SEARCHES: dict[str, dict[str, Any]] = {
     **{f"override {k}": {"more": [f"++{as_override(k, v)}"]} for k, v in NAMED.items()},
+    "override metrics with a colon": {"more": [f"metrics=['{FORMS[1]}']"]},
+    "override data.adapter with a file": {"more": [f"data.adapter='{FORMS[3]}'"]},
+    "space with a colon": {"space": {"data.adapter": ["smiles", FORMS[1]]}},
     "space": {"space": {"model._target_": [THING, "graphfold.layers.KernelModel"]}},
     "space of adapters": {"space": {"data.adapter": ["smiles", THING]}},
     "space of metrics": {"space": {"+metrics": [[THING]]}},
