@@ -1,13 +1,14 @@
 """Work on the records of a file that may be broken off, and that the same command goes on with.
 
 What is done lies in `OUTPUT.part`, and `OUTPUT.part.json` says of how many records that is, and of
-which work. Both are gone when the work is done.
+which work. Both are gone when the work is done. A file of that name without such a note is the
+user's and stays.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -17,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from graphfold.errors import ConfigError, GraphfoldError
-from graphfold.files import followed
+from graphfold.errors import GraphfoldError
+from graphfold.files import followed, locked, mode_of
 
 #: Seconds between two notes of what is done: so much work is lost by kill -9, at most.
 _PERIOD = 1.0
@@ -73,31 +74,34 @@ def continued(output: Path, work: Mapping[str, Any]) -> Iterator[Part]:
         work: all that the content of the output depends on; another work begins anew.
     """
     output = followed(output)
-    path = output.with_name(f"{output.name}.part")
-    key = work_key(work)
-    with _locked(path) as file:
+    path, key = _part_of(output), work_key(work)
+    with locked(path.with_name(f".{path.name}.lock"), lambda _: _refusal(path)):
         state = _read(path, key)
-        file.truncate(state["bytes"])
-        file.seek(0, os.SEEK_END)
-        part = Part(path, file, key, state)
-        try:
-            yield part
-            file.flush()
-            os.fsync(file.fileno())
-        except GraphfoldError:
-            path.unlink()
-            remove_note(_note_of(path))
-            raise
-        except BaseException:
-            if not part.records:
-                path.unlink()
-                remove_note(_note_of(path))  # that of another work
+        replace_note(_note_of(path), json.dumps({**state, "work": key}).encode())
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            os.chmod(path, mode_of(output))
+            file.truncate(state["bytes"])
+            file.seek(0, os.SEEK_END)
+            part = Part(path, file, key, state)
+            try:
+                yield part
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException as error:
+                _keep_or_remove(part, error)
                 raise
-            part.note()
-            print(f"{path} keeps what is done; the same command goes on from it", file=sys.stderr)
-            raise
         remove_note(_note_of(path))
         os.replace(path, output)  # before the lock goes, or another process would write to it
+
+
+def _keep_or_remove(part: Part, error: BaseException) -> None:
+    """Keeps what is done, unless that is nothing or the input is at fault."""
+    if isinstance(error, GraphfoldError) or not part.records:
+        part.path.unlink()
+        remove_note(_note_of(part.path))
+        return
+    part.note()
+    print(f"{part.path} keeps what is done; the same command goes on from it", file=sys.stderr)
 
 
 def work_key(work: Mapping[str, Any]) -> str:
@@ -121,30 +125,24 @@ def remove_note(note: Path) -> None:
     note.with_name(f"{note.name}.new").unlink(missing_ok=True)
 
 
-def _locked(path: Path) -> BinaryIO:
-    """The file, which no other process works on; it is made if need be.
+def _part_of(output: Path) -> Path:
+    """`OUTPUT.part`, or `OUTPUT.part2` and so on where the user has a file of that name."""
+    for number in itertools.count(1):
+        path = output.with_name(f"{output.name}.part{number if number > 1 else ''}")
+        if _is_ours(_note_of(path)) or not (path.exists() or _note_of(path).exists()):
+            return path
+    raise AssertionError("no number is the last one")
 
-    Raises:
-        ConfigError: if another process does.
-    """
-    while True:
-        file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")  # noqa: SIM115
-        try:
-            # Unlike that of flock, this lock is not held by workers that outlive their parent.
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            file.close()
-            raise ConfigError(
-                f"{path}: another process is writing it. Wait for its end, or name another output."
-            ) from error
-        except OSError:  # a file system without locks
-            return file
-        try:
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:  # the other process has just ended
-            pass
-        file.close()
+
+def _is_ours(note: Path) -> bool:
+    try:
+        return "work" in json.loads(note.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _refusal(path: Path) -> str:
+    return f"{path}: another process is writing it. Wait for its end, or name another output."
 
 
 def _note_of(path: Path) -> Path:

@@ -1,18 +1,25 @@
-"""Files are written whole or not at all; pipes and devices are written to, never replaced."""
+"""Files are written whole or not at all; pipes and devices are written to, never replaced.
+
+A link is followed where the user typed its path. Within a folder that may be a stranger's, such as
+a run that is resumed, links are refused (`refuse_links`).
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from graphfold.errors import ConfigError
 
@@ -41,12 +48,106 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        os.chmod(name, mode_of(path))
         _replace(name, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def mode_of(path: Path) -> int:
+    """The permissions of a file, or those that a new file gets."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        return 0o666 & ~_umask()
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes the temporary files of `whole_file` that killed processes left beside a file."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]+\.tmp")
+    for other in path.parent.glob(".*.tmp"):
+        if ours.fullmatch(other.name):
+            other.unlink(missing_ok=True)
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Raises ConfigError if a part of a folder is a link, a pipe or a device, or holds one.
+
+    Args:
+        folder: the folder, which may be a stranger's.
+        names: the files and folders in it that are written.
+    """
+    for name in names:
+        for path in (folder / name, *(folder / name).rglob("*")):
+            if os.path.lexists(path) and not _is_file_or_folder(path):
+                raise ConfigError(
+                    f"{path}: is a link, a pipe or a device, through which graphfold would write "
+                    f"out of {folder}. Remove it, or put a file or a folder in its place."
+                )
+
+
+def _is_file_or_folder(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+@contextmanager
+def locked(path: Path, refusal: Callable[[str], str] | None = None) -> Iterator[bool]:
+    """Holds a lock; yields False where the file system has no locks.
+
+    The system lets go of a lock with its process, however that ends: the lock of a dead process is
+    taken over.
+
+    Args:
+        path: the file that stands for the lock. It names the process, and is removed at the end.
+        refusal: gives the message, of the process that holds the lock; None to wait for that.
+
+    Raises:
+        ConfigError: if another process holds the lock.
+        FileNotFoundError: if the folder of the file is not there.
+    """
+    # A second try, since a lock may go while its file is looked at.
+    lock = FileLock(path, timeout=-1 if refusal is None else 0.1, thread_local=False)
+    if not _acquired(lock, path, refusal):
+        yield False
+        return
+    try:
+        _name_owner(path)
+        yield True
+    finally:
+        with suppress(OSError):  # Windows removes it when it lets go
+            path.unlink()  # before the lock goes: who waits finds that the file has gone
+        lock.release()
+
+
+def _acquired(lock: BaseFileLock, path: Path, refusal: Callable[[str], str] | None) -> bool:
+    try:
+        lock.acquire()
+    except Timeout as error:
+        assert refusal is not None
+        raise ConfigError(refusal(_owner(path))) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if not isinstance(error, PermissionError):  # else it is another user's
+            path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _name_owner(path: Path) -> None:
+    with suppress(OSError):  # on Windows a file that is locked cannot be written
+        if path.stat().st_nlink == 1:
+            path.write_text(f"process {os.getpid()} on {platform.node()}")
+
+
+def _owner(path: Path) -> str:
+    """The process that holds a lock."""
+    with suppress(OSError):
+        return path.read_bytes()[:200].decode(errors="replace") or "another process"
+    return "another process"
 
 
 def _replace(name: str, path: Path) -> None:

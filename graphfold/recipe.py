@@ -274,9 +274,10 @@ def resume_run(
     refuse_untrusted(config.mapping, trusted, TRAINED)
     data = check_parts(config)
     with folder.lock():
-        if is_first():
-            folder.remove_leftovers()
         members = folder.members(config.ensemble)
+        if is_first():
+            for files in (folder, *members):
+                files.remove_leftovers()
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
             return start_run(config, folder, callbacks=callbacks, trusted=trusted, data=data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,25 @@ def test_what_stopped_before_it_had_begun_leaves_nothing(
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "out", stop, work)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mine", ["out.part", "out.part.json"])
+def test_a_file_of_the_user_s_is_not_used_up(mine: str, tmp_path: Path) -> None:
+    (tmp_path / mine).write_text("[1]")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", 5)
+    assert (tmp_path / mine).read_text() == "[1]"
+    assert run(tmp_path / "out", 99) == 4
+    assert (tmp_path / "out").read_text() == whole()
+    assert {path.name for path in tmp_path.iterdir()} == {"out", mine}
+    assert (tmp_path / mine).read_text() == "[1]"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_the_output_keeps_the_permissions_of_the_file_before(mode: int, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_text("old")
+    output.chmod(mode)
+    with continued(output, {}) as part:
+        assert stat.S_IMODE(part.path.stat().st_mode) == mode
+    assert stat.S_IMODE(output.stat().st_mode) == mode

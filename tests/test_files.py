@@ -17,6 +17,7 @@ from graphfold.files import (
     LARGE_FILE,
     check_output,
     is_stream,
+    locked,
     whole_file,
     write_json,
     write_text,
@@ -79,6 +80,52 @@ def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_file_that_is_written_over_keeps_its_permissions(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(mode)
+    (tmp_path / "link").symlink_to(path)
+    for name in ("x", "link"):
+        write_text(tmp_path / name, name)
+        assert path.read_text() == name
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_one_holds_a_lock_and_another_waits(tmp_path: Path) -> None:
+    path, order = tmp_path / "lock", []
+
+    def wait() -> None:
+        with locked(path) as has_lock:
+            order.append(has_lock)
+
+    with locked(path) as has_lock:
+        assert has_lock
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(0.2)
+        assert order == []
+        with (
+            pytest.raises(ConfigError, match=rf"^process {os.getpid()} on .* has it$"),
+            locked(path, lambda owner: f"{owner} has it"),
+        ):
+            pass
+    thread.join()
+    assert order == [True]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
+    mine, lock = tmp_path / "mine", tmp_path / "lock"
+    mine.write_text("mine")
+    for make in (lock.symlink_to, lock.hardlink_to):
+        make(mine)
+        with locked(lock):
+            pass
+        assert mine.read_text() == "mine"
+        assert os.listdir(tmp_path) == ["mine"]
 
 
 def test_json_never_holds_nan(tmp_path: Path) -> None:

@@ -14,9 +14,15 @@ from pathlib import Path
 import yaml
 
 from graphfold.errors import ConfigError
-from graphfold.files import write_text
+from graphfold.files import refuse_links, write_text
 from graphfold.options import read_section
-from graphfold.studies.tune_folder import Search, TuneFolder, shared_address, without_password
+from graphfold.studies.tune_folder import (
+    CONTENTS,
+    Search,
+    TuneFolder,
+    shared_address,
+    without_password,
+)
 from graphfold.studies.tune_space import Dimension, read_space, space_of_sweeps
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, Sources, as_experiment, compose, split_sweeping
@@ -68,6 +74,7 @@ def tune_command(
     space = read_space(search.space)
     config = _checked(search, space, vouched)
     folder.path.mkdir(parents=True, exist_ok=True)
+    refuse_links(folder.path, CONTENTS)
     with lock_folder(folder.path) if search.storage is None else nullcontext():
         return _search(folder, search, space, config, vouched)
 

@@ -94,6 +94,13 @@ def shared_address(text: str) -> str:
     return url.render_as_string(hide_password=False)
 
 
+#: The names of what is written into the folder of a search; SQLite writes beside its database.
+CONTENTS = (
+    *("tune.yaml", "trials.csv", "trials.svg", "configs", "trials"),
+    *("study.db", "study.db-journal", "study.db-wal", "study.db-shm"),
+)
+
+
 @dataclass(frozen=True)
 class TuneFolder:
     """The files of one search, below `path`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import shutil
@@ -12,12 +11,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from graphfold.errors import ConfigError, DataError
+from graphfold.files import locked
 
 #: The most gigabytes of stored copies in a cache folder, if the environment does not say.
 MOST_GIGABYTES = 5.0
 
 #: The variable of the environment that says it.
 LIMIT = "GRAPHFOLD_CACHE_GB"
+
+#: The lock of the process that packs, in its folder.
+_LOCK = ".packing.lock"
 
 #: The ends of the names of stored copies; the second is that of earlier versions.
 STORED = (".graphs", ".arrow")
@@ -79,24 +82,14 @@ def packing_folder(stored: Path) -> Iterator[Path]:
     """
     folder = _growing(stored)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = None
-    while lock is None:
-        with suppress(FileExistsError):
-            folder.mkdir()
-        try:
-            lock = _locked(folder)
-        except OSError:  # a file system without locks: each packs for itself
-            with suppress(OSError):
-                folder.rmdir()
-            folder = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
-            lock = os.open(folder, os.O_RDONLY)
-    try:
-        for leftover in folder.iterdir():
-            leftover.unlink()
+    with ExitStack() as stack:
+        stack.callback(_remove_empty, folder)
+        if not _lock(folder, stack):  # a file system without locks: each packs for itself
+            own = tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent)
+            folder = Path(stack.enter_context(own))
+        _remove_files(folder)
+        stack.callback(_remove_files, folder)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
 
 
 def tidy_up(stored: Path) -> None:
@@ -110,16 +103,25 @@ def _growing(stored: Path) -> Path:
     return stored.with_name(f".packing-{stored.stem}")
 
 
-def _locked(folder: Path) -> int | None:
-    """The folder, opened and locked; None if the process before removed it."""
-    with suppress(FileNotFoundError), ExitStack() as stack:
-        lock = os.open(folder, os.O_RDONLY)
-        stack.callback(os.close, lock)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.path.samestat(os.fstat(lock), folder.stat()):
-            stack.pop_all()
-            return lock
-    return None
+def _lock(folder: Path, stack: ExitStack) -> bool:
+    """Makes a folder and enters its lock, see `locked`; False if it cannot be locked."""
+    while True:
+        with suppress(FileExistsError):
+            folder.mkdir()
+        with suppress(FileNotFoundError):  # the process before has just removed the folder
+            return stack.enter_context(locked(folder / _LOCK))
+
+
+def _remove_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != _LOCK:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # the next process has its lock in it
+        folder.rmdir()
 
 
 def remove_oldest(folder: Path, kept: Collection[Path]) -> list[Path]:

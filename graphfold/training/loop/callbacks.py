@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphfold._torch import move_towards
 from graphfold.errors import ConfigError, first_line
+from graphfold.files import refuse_links
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Logger, Loop
@@ -404,12 +405,13 @@ def make_loggers(
                 f"logger.{name} needs a library that cannot be imported ({first_line(error)}). "
                 f"Install it, or leave logger.{name} out."
             ) from error
-        place = Path(getattr(logger, "log_dir", None) or folder).absolute()
-        if not Path(os.path.normpath(place)).is_relative_to(folder.absolute()):
+        place = os.path.normpath(Path(getattr(logger, "log_dir", None) or folder).absolute())
+        if not Path(place).is_relative_to(folder.absolute()):
             raise ConfigError(
                 f"logger.{name} would write to {place}, outside of the run folder. Give it a name "
                 "without slashes."
             )
+        refuse_links(folder, Path(place).relative_to(folder.absolute()).parts[:1])
         if is_first():
             logger.log_hyperparams(dict(config))
         loggers.append(logger)

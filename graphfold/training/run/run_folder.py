@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.files import write_text
+from graphfold.files import locked, refuse_links, remove_leftovers, write_text
 from graphfold.training.config.stored_config import read_stored_config, read_yaml
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.launch import is_first
@@ -105,8 +102,9 @@ class RunFolder:
 
     def remove_leftovers(self) -> None:
         """Removes what a killed process had begun to write."""
-        for leftover in self.path.rglob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
+        written = (self.config, self.best, self.last, self.metrics, self.history, self.predictions)
+        for path in (*written, self.split, self.report):
+            remove_leftovers(path)
 
     def read_config(self) -> TrainingConfig:
         """The config of the run, as `read_stored_config` gives it.
@@ -138,14 +136,15 @@ class RunFolder:
         The processes of one training share the lock, which the first one holds.
 
         Raises:
-            ConfigError: if another training runs in it, or it cannot be made.
+            ConfigError: if another training runs in it, it cannot be made, or links in it lead
+                elsewhere.
         """
         if not is_first():
             yield
             return
         with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
-        with lock_folder(self.path):
+        with lock_folder(self.path, _CONTENTS):
             yield
 
     def _move_earlier(self) -> None:
@@ -186,55 +185,29 @@ LOCK = ".lock"
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, contents: Iterable[str] = ()) -> Iterator[None]:
     """Keeps other processes out of a folder.
 
-    The system lets go of a lock with its process, however that ends: that of a dead process is
-    taken over.
+    Args:
+        folder: the folder, which may be a stranger's.
+        contents: the names of what is written into it.
 
     Raises:
-        ConfigError: if another process has the lock; names the process.
+        ConfigError: if another process has the lock, which is named, or links in it lead elsewhere.
     """
-    path = folder / LOCK
-    file = _locked(path)
-    try:
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}".encode())
-        file.flush()
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # before the lock goes, or it would be that of the next
-        file.close()
-
-
-def _locked(path: Path) -> BinaryIO:
-    """The lock file, opened and locked."""
-    while True:
-        file = open(path, "a+b")  # noqa: SIM115
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(_refusal(path, file)) from error
-        except OSError as error:
+    refuse_links(folder, (LOCK, *contents))
+    with locked(folder / LOCK, lambda owner: _refusal(folder, owner)) as has_lock:
+        if not has_lock:
             warnings.warn(
-                f"{path}: this file system has no locks ({error.strerror}). See to it that nobody "
-                "else trains in the folder.",
+                f"{folder}: cannot be locked on this file system. See to it that nobody else "
+                "trains in the folder.",
                 stacklevel=4,
             )
-            return file
-        try:
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:  # a training ended, and took its file along
-            pass
-        file.close()
+        yield
 
 
-def _refusal(path: Path, file: BinaryIO) -> str:
-    with file:
-        file.seek(0)
-        owner = file.read(200).decode(errors="replace") or "another process"
+def _refusal(folder: Path, owner: str) -> str:
     return (
-        f"{path.parent}: {owner} is training in this folder. Wait for its end, or choose another "
+        f"{folder}: {owner} is training in this folder. Wait for its end, or choose another "
         "hydra.run.dir."
     )
