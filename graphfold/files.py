@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any, BinaryIO
-
-from filelock import BaseFileLock, FileLock, Timeout
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from graphfold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 #: Files of so many bytes take a while to be removed.
 LARGE_FILE = 1 << 20
@@ -108,6 +109,8 @@ def locked(path: Path, refusal: Callable[[str], str] | None = None) -> Iterator[
         ConfigError: if another process holds the lock.
         FileNotFoundError: if the folder of the file is not there.
     """
+    from filelock import FileLock  # takes a tenth of a second to load
+
     # A second try, since a lock may go while its file is looked at.
     lock = FileLock(path, timeout=-1 if refusal is None else 0.1, thread_local=False)
     if not _acquired(lock, path, refusal):
@@ -123,6 +126,8 @@ def locked(path: Path, refusal: Callable[[str], str] | None = None) -> Iterator[
 
 
 def _acquired(lock: BaseFileLock, path: Path, refusal: Callable[[str], str] | None) -> bool:
+    from filelock import Timeout
+
     try:
         lock.acquire()
     except Timeout as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    TypeAlias,
     TypeVar,
     Union,
     cast,
@@ -45,6 +47,7 @@ class Limits:
         above: what a number is larger than.
         below: what a number is smaller than.
         choices: the only strings.
+        is_local: whether a path is one of this machine, and no address such as `s3://bucket/x`.
     """
 
     least: float = -math.inf
@@ -52,9 +55,12 @@ class Limits:
     above: float = -math.inf
     below: float = math.inf
     choices: tuple[str, ...] = ()
+    is_local: bool = False
 
     def allows(self, value: Any) -> bool:
         """True for a value of the type that is within the limits."""
+        if self.is_local:
+            return not is_address(value)
         if self.choices:
             return value in self.choices
         return bool(self.least <= value <= self.most and self.above < value < self.below)
@@ -69,6 +75,21 @@ class Limits:
 
 From0 = Annotated[int, Limits(least=0)]
 From1 = Annotated[int, Limits(least=1)]
+LocalPath: TypeAlias = Annotated[str | Path, Limits(is_local=True)]
+
+#: How an address begins; `Path` makes one slash of two, and drives of Windows have one letter.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def is_address(value: Any) -> bool:
+    """True for an address such as `s3://bucket/x`, as text or as the path that was made of it."""
+    return isinstance(value, str | Path) and _SCHEME.match(str(value)) is not None
+
+
+def refuse_address(value: Any, option: str) -> None:
+    """Raises ConfigError for an address in an option that takes none."""
+    if is_address(value):
+        raise ConfigError(f"{option} is {str(value)!r}, but {_expected(value, LocalPath)}")
 
 
 def parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -183,7 +204,9 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is Path:
         return isinstance(value, str | Path)
     if _is(origin or hint, Mapping):
-        return isinstance(value, Mapping)
+        return isinstance(value, Mapping) and all(
+            fits(item, part) for item in value.values() for part in parts[1:]
+        )
     if _is(origin or hint, Sequence):
         return _is_list(value) and all(fits(item, part) for item in value for part in parts[:1])
     return True
@@ -194,6 +217,8 @@ def describe(hint: Any) -> str:
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(describe(part) for part in _in_configs(parts))
+    if hint == LocalPath:
+        return "a path on this machine (no address)"
     if origin is Annotated:
         return describe(parts[0]) + "".join(map(str, _limits(parts)))
     if origin is Literal:

@@ -21,11 +21,10 @@ or
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.instruction_set import NATIVE, VARIABLES, keep_to
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust, positive
+from graphfold.commands.options import add_config_dir, add_trust, local_path, positive
 
 HELP = "measure speed against baselines"
 USAGE = "graphfold bench NAME [options] [overrides]"
@@ -57,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=NATIVE,
         help="instruction set: native, avx2 or avx512 (default: native)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="write the rows here")
     add_config_dir(parser)
     add_trust(parser)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_settings, add_trust
+from graphfold.commands.options import add_settings, add_trust, local_path
 
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"
@@ -18,18 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an adapter or a corpus, see graphfold list")
     parser.add_argument(
         "--config-dir",
-        type=Path,
+        type=local_path,
         metavar="DIR",
         help="NAME is a config of its own, DIR/data/NAME.yaml",
     )
-    parser.add_argument("--data", type=Path, metavar="PATH", help="the file to read")
+    parser.add_argument("--data", type=local_path, metavar="PATH", help="the file to read")
     add_settings(parser)
     add_trust(parser)
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the data card here")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="write the data card here")
     parser.add_argument(
         "--schema",
-        type=Path,
+        type=local_path,
         metavar="FILE",
         help="write what was inferred here (JSON records: what data.record_schema takes)",
     )

@@ -9,10 +9,9 @@ their test records, by a paired bootstrap.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_trust
+from graphfold.commands.options import add_trust, local_path
 from graphfold.errors import ConfigError
 
 HELP = "say which models differ, over repeated runs"
@@ -21,7 +20,9 @@ USAGE = "graphfold compare RUN RUN ... [options]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold compare`."""
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run or sweep folder")
+    parser.add_argument(
+        "runs", metavar="RUN", type=local_path, nargs="+", help="run or sweep folder"
+    )
     parser.add_argument(
         "--metric", metavar="NAME", help="such as rmse or val/mae; default: what chose the epochs"
     )
@@ -30,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one-way ANOVA, as if runs on the same split had nothing in common",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the facts here")
+    parser.add_argument("--json", type=local_path, metavar="FILE", help="write the facts here")
     parser.add_argument(
         "--plot",
-        type=Path,
+        type=local_path,
         metavar="FILE",
         help="an .svg, .png or .pdf file; default: beside that of --json, as .svg",
     )

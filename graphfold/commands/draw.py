@@ -8,10 +8,16 @@ index.html shows them all, and the reason why a record could not be read.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_parser, add_run_arguments, job_of, positive
+from graphfold.commands.options import (
+    add_input,
+    add_parser,
+    add_run_arguments,
+    job_of,
+    local_path,
+    positive,
+)
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -23,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     parser.add_argument(
         "--output",
-        type=Path,
+        type=local_path,
         metavar="FOLDER",
         help="where to write (default: INPUT_drawings, in the current folder)",
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, place, settings_of
+from graphfold.commands.options import add_run_arguments, local_path, place, settings_of
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -17,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.add_argument(
         "--data",
-        type=Path,
+        type=local_path,
         metavar="PATH",
         help="score every record of this file, folder or pattern, under test/; - is standard input",
     )

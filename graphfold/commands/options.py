@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphfold.options import is_address
+
 if TYPE_CHECKING:
     from graphfold.inference.apply import Job
 
@@ -51,7 +53,10 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 def add_config_dir(parser: argparse.ArgumentParser) -> None:
     """The option --config-dir, which gives `config_dir`."""
     parser.add_argument(
-        *("--config-dir", "-cd"), type=Path, metavar="DIR", help="a further folder of config files"
+        *("--config-dir", "-cd"),
+        type=local_path,
+        metavar="DIR",
+        help="a further folder of config files",
     )
 
 
@@ -97,7 +102,9 @@ class _Refused(argparse.Action):
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The run, and the options of all that apply one: RUN, --set, --batch-size, --trust."""
-    parser.add_argument("run_path", metavar="RUN", type=Path, help="run folder or checkpoint file")
+    parser.add_argument(
+        "run_path", metavar="RUN", type=local_path, help="run folder or checkpoint file"
+    )
     add_settings(parser)
     parser.add_argument("--batch-size", type=positive, metavar="N", help="examples per batch")
     add_trust(parser)
@@ -115,7 +122,7 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
             "s3://bucket/new.csv; - is standard input"
         )
     nargs = "+" if several else None
-    kind = place if several else Path
+    kind = place if several else local_path
     parser.add_argument("input", metavar="INPUT", type=kind, nargs=nargs, help=help_text)
     parser.set_defaults(shard=None, engine=None, workers=None)
     if several:
@@ -178,6 +185,15 @@ def job_of(args: argparse.Namespace) -> Job:
         engine=args.engine,
         workers=args.workers,
     )
+
+
+def local_path(text: str) -> Path:
+    """A path on this machine."""
+    if is_address(text):
+        raise argparse.ArgumentTypeError(
+            f"it is '{text}', but it must be a path on this machine (no address)"
+        )
+    return Path(text)
 
 
 def place(text: str) -> Path | str:

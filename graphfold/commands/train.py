@@ -25,7 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import RERUN, add_config_dir, add_trust, refuse_options_of_hydra
+from graphfold.commands.options import (
+    RERUN,
+    add_config_dir,
+    add_trust,
+    local_path,
+    refuse_options_of_hydra,
+)
 from graphfold.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         *("--config-path", "-cp"),
-        type=Path,
+        type=local_path,
         metavar="DIR",
         help="a folder of config files in place of graphfold's",
     )

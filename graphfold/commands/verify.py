@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust, positive
+from graphfold.commands.options import add_config_dir, add_trust, local_path, positive
 
 HELP = "compare the fast engine with the reference"
 USAGE = "graphfold verify [RUN] [experiment=NAME] [options] [overrides]"
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=positive, metavar="N", help="how many graphs to compare")
     add_config_dir(parser)
     add_trust(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the differences here")
+    parser.add_argument(
+        "--json", type=local_path, metavar="FILE", help="write the differences here"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from graphfold.errors import ConfigError
-from graphfold.options import From0, From1, Limits, section_faults
+from graphfold.options import From0, From1, Limits, LocalPath, section_faults
 from graphfold.registry import POLICIES
 
 #: A file, a pattern, or a list of them.
-Paths: TypeAlias = str | Path | Sequence[str | Path]
+Paths: TypeAlias = LocalPath | Sequence[LocalPath]
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class DataSettings:
     path: Paths | Mapping[str, Paths] | None = None
     variant: str | None = None
 
-    root: str | Path | None = None
-    cache_dir: str | Path | None = None
+    root: LocalPath | None = None
+    cache_dir: LocalPath | None = None
     on_error: Literal["raise", "skip"] = "raise"
     num_workers: Annotated[int, Limits(least=0, most=1_024)] | None = None
 
@@ -98,9 +97,9 @@ class DataSettings:
     max_vocabulary: From1 | None = None
     lowercase: bool = False
 
-    vectors: str | Path | None = None
+    vectors: LocalPath | None = None
     characters: bool = False
-    encoder: str | Path | None = None
+    encoder: LocalPath | None = None
     encoder_layers: Sequence[int] = (-1,)
     encoder_join: Literal["concat", "mean"] = "concat"
     encoder_pieces: Literal["mean", "first"] = "mean"

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from graphfold.errors import ConfigError
+from graphfold.options import refuse_address
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
@@ -161,6 +162,7 @@ def finish(
     Raises:
         ConfigError, CheckpointError: as `compose` does.
     """
+    refuse_address(folder, "hydra.run.dir")
     _complete(job, hydra)
     plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
@@ -283,6 +285,9 @@ def _check_overrides(
         groups = Groups(loader, sources.folders()[1:])
         parsed = [o for o in parse_overrides(overrides, loader) if not is_nothing(o)]
         refuse_sweeps(parsed)
+        for override in parsed:  # Hydra makes the folder before anything else
+            if override.key_or_group in ("hydra.run.dir", "hydra.sweep.dir", "resume"):
+                refuse_address(override.value(), override.key_or_group)
         chosen = [override for override in parsed if groups.options(override.key_or_group)]
         check_options(chosen, groups)
         values = [override for override in parsed if override not in chosen]

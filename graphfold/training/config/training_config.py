@@ -19,6 +19,7 @@ from graphfold.options import (
     From0,
     From1,
     Limits,
+    LocalPath,
     is_number,
     make_section,
     section_faults,
@@ -36,7 +37,7 @@ class Part(TypedDict):
 class ModelPart(Part, total=False):
     """The model; beside its options what it asks of the data, and where its weights come from."""
 
-    encoder_from: str | None
+    encoder_from: LocalPath | None
     needs_data: Mapping[str, Any] | None
     data_defaults: Mapping[str, Any] | None
 
@@ -112,8 +113,8 @@ class TrainingConfig:
     freeze: Sequence[str] | None = None
     stages: Sequence[Stage] | None = None
     lr_factors: Any = None  # part of the model -> factor
-    resume: str | None = None
-    init_from: str | None = None
+    resume: LocalPath | None = None
+    init_from: LocalPath | None = None
     needs: Sequence[Any] | None = None
     settings: DataSettings = field(default_factory=DataSettings)  # among the keys of `data`
     mapping: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -13,6 +13,7 @@ import yaml
 
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import locked, refuse_links, remove_leftovers, write_text
+from graphfold.options import refuse_address
 from graphfold.training.config.stored_config import read_stored_config, read_yaml
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.launch import is_first
@@ -142,6 +143,7 @@ class RunFolder:
         if not is_first():
             yield
             return
+        refuse_address(self.path, "the run folder")
         with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
         with lock_folder(self.path, _CONTENTS):
