@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphfold.datasets.adapter import Record
+from graphfold.datasets.files.tables import parquet_batches
 from graphfold.errors import ConfigError
 from graphfold.files import is_stream, whole_file
 from graphfold.inference.frames import read_frame
@@ -85,10 +86,7 @@ def _typed_rows(path: Path) -> Iterator[pyarrow.RecordBatch] | None:
     """The rows of a Parquet file; None of another."""
     if path.suffix.lower() != ".parquet":
         return None
-    from pyarrow.parquet import ParquetFile
-
-    batches: Iterator[pyarrow.RecordBatch] = ParquetFile(path).iter_batches(_ROWS)
-    return batches
+    return parquet_batches(path, _ROWS)
 
 
 def _text_rows(records: Sequence[Record]) -> pyarrow.Table:

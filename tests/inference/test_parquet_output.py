@@ -86,6 +86,24 @@ def test_broken_off_it_leaves_nothing(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("place", ["head", "middle", "cut"])
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_damaged_input_is_named(
+    form: str, place: str, molecules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.parquet"
+    pq.write_table(pa.table({"smiles": ["CCO" + "O" * (n % 50) for n in range(5_000)]}), path)
+    content = bytearray(path.read_bytes())
+    damaged = {"head": b"x" * len(content), "cut": content[:-100]}.get(place)
+    if damaged is None:
+        damaged = content[:20] + bytes(1_000) + content[1_020:]
+    path.write_bytes(damaged)
+    assert run("predict", molecules, path, "--output", tmp_path / f"p.{form}") == 2
+    error = capsys.readouterr().err
+    assert "new.parquet: cannot be read as Parquet" in error
+    assert not (tmp_path / f"p.{form}").exists()
+
+
 def test_what_is_no_table_in_a_file_is_refused(
     molecules: Path, table: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from graphfold.datasets.files.record_limit import LONGEST_RECORD, RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, open_bytes, scan_lines
-from graphfold.errors import DataError, RecordError, did_you_mean, shortened
+from graphfold.errors import DataError, RecordError, did_you_mean, first_line, shortened
 from graphfold.registry import TABLES, import_part
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 
 def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
@@ -304,34 +308,44 @@ def _smi_rows(path: Path) -> Iterator[Row]:
 
 def open_parquet(path: Path, _: bool = True) -> Table:
     """Opens a Parquet file; raises DataError if it is damaged."""
-    # Imported here, since most tables are text and the import takes its time.
-    import pyarrow
-    from pyarrow import parquet
+    from pyarrow import parquet  # here, since most tables are text and the import takes its time
 
-    try:
+    with _undamaged(path):
         columns = parquet.read_schema(path).names
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
 
     def read() -> Iterator[Row]:
         lines = count(2)
-        try:
-            with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=1024):
-                    values = [column.to_pylist() for column in batch.columns]
-                    for cells in zip(*values, strict=True):
-                        yield Row(next(lines), tuple(map(_text, cells)))
-        except (pyarrow.ArrowException, OSError) as error:
-            raise _damaged(path, error) from error
+        with _undamaged(path):
+            for batch in parquet_batches(path, 1024):
+                values = [column.to_pylist() for column in batch.columns]
+                for cells in zip(*values, strict=True):
+                    yield Row(next(lines), tuple(map(_text, cells)))
 
     return Table(path, columns, read)
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = str(error).splitlines()[0].rstrip(".")
-    return DataError(
-        f"{path}: cannot be read as Parquet ({reason}). Download or write it again.", path=str(path)
-    )
+def parquet_batches(path: Path, size: int) -> Iterator[RecordBatch]:
+    """The rows of a Parquet file, so many at a time; raises DataError if it is damaged."""
+    from pyarrow import parquet
+
+    with _undamaged(path), parquet.ParquetFile(path) as file:
+        yield from file.iter_batches(size)
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Within, what pyarrow raises about a Parquet file becomes an error that names the file."""
+    import pyarrow
+
+    try:
+        yield
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{path}: cannot be read as Parquet ({first_line(error)}). Download or write it again.",
+            path=str(path),
+        ) from error
 
 
 def _text(value: Any) -> str:

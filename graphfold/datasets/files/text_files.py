@@ -166,6 +166,12 @@ def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
                 "Download or pack it again.",
                 path=str(path),
             ) from error
+        except OSError as error:  # of the disk; it names no file
+            raise DataError(
+                f"{path}: cannot be read after line {number} ({error.strerror or error}). Check "
+                "the disk, or copy the file again.",
+                path=str(path),
+            ) from error
 
 
 def text_lines(text: str) -> Iterator[Line]:

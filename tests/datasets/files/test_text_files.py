@@ -1,4 +1,6 @@
+import errno
 import gzip
+import io
 import os
 import threading
 
@@ -7,6 +9,7 @@ from datasets.tree_files import write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphfold.datasets.files import text_files
 from graphfold.datasets.files.text_files import (
     at_least_one,
     open_bytes,
@@ -125,3 +128,16 @@ def test_no_item_at_all_is_refused(tmp_path):
 def test_lines_of_a_text_are_those_of_a_file_with_it(tmp_path_factory, text):
     path = write(tmp_path_factory.mktemp("text"), text)
     assert list(text_lines(text)) == list(scan_lines(path))
+
+
+def test_an_error_of_the_disk_names_the_file_and_the_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "open_bytes", lambda _: Broken(io.BytesIO(b"x")))
+    with pytest.raises(DataError, match=r"a.txt: cannot be read after line 0 \(Input/output error"):
+        lines_of(tmp_path / "a.txt")
+
+
+class Broken(io.BufferedReader):
+    """A file on a disk that fails."""
+
+    def readline(self, size=-1):
+        raise OSError(errno.EIO, "Input/output error")
