@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -55,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     has_output = sys.stdout is not None
     _replace_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that the locale cannot write
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
         if not has_output and args.output_is_stdout and args.output is None:

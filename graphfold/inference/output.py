@@ -143,7 +143,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
     """
     if path is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="surrogateescape")
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # as files are
         yield sys.stdout
         return
     with open_stream(path) if is_stream(path) else whole_file(path) as file:

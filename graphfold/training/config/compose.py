@@ -296,8 +296,10 @@ def _check_overrides(
         lines = [override.input_line or "" for override in chosen]
         words = with_default_experiment(lines, sources)
         base = _load(loader, [*words, *further], sources.primary)
-        if trusted is not None:  # the options of an adapter are read from its class
-            _refuse_untrusted({"data": base.get("data") or {}}, trusted)
+        if trusted is not None:  # the options of adapters and models are read from their classes
+            plain = OmegaConf.to_container(base)
+            assert isinstance(plain, dict)
+            _refuse_untrusted({"data": base.get("data"), "model": plain.get("model")}, trusted)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
 

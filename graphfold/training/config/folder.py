@@ -16,15 +16,17 @@ def config_folder() -> Path:
     """The config files: in the package when installed, beside it in an editable install.
 
     From here on Hydra knows what they have in them: `${before:N}`, `${fitting:GROUP}`, and
-    `adapter_options`, which leaves the keys of `data` open.
+    `adapter_options` and `model_options`, which leave the keys of `data` and `model` open.
     """
     folder = _find_folder()
     OmegaConf.register_new_resolver("before", _before, replace=True)
     OmegaConf.register_new_resolver("fitting", _fitting, replace=True)
-    # An adapter has more options than a config file names: data.KEY=VALUE sets them without a +.
-    ConfigStore.instance().store(
-        "adapter_options", OmegaConf.create({}, flags={"struct": False}), package="data"
-    )
+    # An adapter, and the class of a model, have more options than a config file names: KEY=VALUE
+    # sets them without a +.
+    for name, section in (("adapter_options", "data"), ("model_options", "model")):
+        ConfigStore.instance().store(
+            name, OmegaConf.create({}, flags={"struct": False}), package=section
+        )
     return folder
 
 

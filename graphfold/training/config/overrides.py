@@ -129,7 +129,8 @@ def check_options(overrides: Sequence[Override], groups: Groups) -> None:
 def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequence[str]) -> None:
     """Raises ConfigError that names every override whose key `config` lacks, or cannot lose."""
     faults = []
-    keys = list(dotted_keys(OmegaConf.to_container(config)))
+    plain = OmegaConf.to_container(config)
+    keys = list(dotted_keys(plain))
     for override in overrides:
         key = override.key_or_group
         above = key.rpartition(".")[0]
@@ -142,6 +143,8 @@ def check_keys(overrides: Sequence[Override], config: DictConfig, groups: Sequen
         if override.is_add() or override.is_force_add() or key in keys:
             continue
         options = _adapter_options(config) if key.startswith("data.") else []
+        if key.startswith("model."):
+            options = _model_options(plain)
         if key in options:
             continue
         hint = suggest_key(key, [*keys, *options], groups)
@@ -198,6 +201,18 @@ def _adapter_options(config: DictConfig) -> list[str]:
     except GraphfoldError:  # it has its own message, when the data are looked for
         return []
     return [f"data.{option}" for option in options]
+
+
+def _model_options(config: Any) -> list[str]:
+    """The keys of the options of the class that a config names for its model."""
+    from graphfold.training.config.instantiate import find_target
+    from graphfold.training.config.model import FROM_DATA  # loads torch
+
+    try:
+        options = parameters(find_target((config.get("model") or {}).get("_target_"), "model"))
+    except GraphfoldError:  # it has its own message, when the parts are tried
+        return []
+    return [f"model.{option}" for option in options if option not in FROM_DATA]
 
 
 def suggest_key(key: str, keys: Sequence[str], groups: Sequence[str] = ()) -> str:

@@ -59,6 +59,27 @@ def test_an_inner_cell_can_be_overridden() -> None:
     assert composed.config.model["cells"][0]["_leaf_"]["hidden_size"] == 7
 
 
+@pytest.mark.parametrize("model", ["binary_tree_lstm", "block_tree_lstm", "gcn"])
+@pytest.mark.parametrize("option", ["backend=torch", "kernel=scatter"])
+def test_options_of_a_model_s_class_need_no_sign(option: str, model: str) -> None:
+    name, _, value = option.partition("=")
+    assert compose([f"model={model}", f"model.{option}"]).config.model[name] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["model.bakend=torch"], r"no key 'model.bakend' .*Did you mean 'model.backend'\?"),
+        (["model.schema=x"], r"no key 'model.schema'"),  # the data give it
+        (["model.head.bakend=x"], r"no key 'model.head.bakend'"),
+        (["model=kernel", "model.backend=torch"], r"no key 'model.backend' in the config"),
+    ],
+)
+def test_what_is_no_option_of_a_model_is_refused(words: list[str], hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        compose(words)
+
+
 def test_sweep_is_the_product_in_order() -> None:
     jobs = split_sweep(["seed=1,2", "model=tree_gru,tree_rnn", "name=x"])
     assert jobs == [

@@ -405,9 +405,12 @@ def test_a_search_may_not_name_code_in_its_config_files(
     (own / "experiment" / "theirs.yaml").write_text(
         f"# @package _global_\nhydra:\n  searchpath: ['pkg://{EVIL}']\n"
     )
-    for word in ("data=theirs", "experiment=theirs"):
+    (own / "model").mkdir()
+    (own / "model" / "theirs.yaml").write_text(f"_target_: {THING}\nhead: null\n")
+    for word in ("data=theirs", "experiment=theirs", "model=theirs"):
+        more = [word, f"{word.partition('=')[0]}.zz=1"]  # its options are read from its class
         folder = search_in(
-            tmp_path / "s", finished.parent / "m.csv", config_dir=str(own), more=[word, "data.zz=1"]
+            tmp_path / "s", finished.parent / "m.csv", config_dir=str(own), more=more
         )
         assert run("tune", f"resume={folder}") == 2
         assert EVIL not in sys.modules
