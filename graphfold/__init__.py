@@ -21,10 +21,12 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """What is found when first asked for: importing graphfold costs nothing."""
-    if name in _PLACES:
-        return getattr(import_module(_PLACES[name]), name)
-    if name == "__version__":
-        return import_module("importlib.metadata").version("graphfold")
-    raise AttributeError(f"module 'graphfold' has no attribute '{name}'")
+if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
+
+    def __getattr__(name: str) -> Any:
+        """What is found when first asked for: importing graphfold costs nothing."""
+        if name in _PLACES:
+            return getattr(import_module(_PLACES[name]), name)
+        if name == "__version__":
+            return import_module("importlib.metadata").version("graphfold")
+        raise AttributeError(f"module 'graphfold' has no attribute '{name}'")

@@ -38,11 +38,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for: the loop loads torch and the engine."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'graphfold.training' has no attribute '{name}'")
-    return getattr(import_module(f"graphfold.training.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
+
+    def __getattr__(name: str) -> Any:
+        """A public name, imported when first asked for: the loop loads torch and the engine."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'graphfold.training' has no attribute '{name}'")
+        return getattr(import_module(f"graphfold.training.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -54,6 +55,34 @@ def output_of(run_path: Path, path: Path, *words: str | Path) -> str:
     out = path.with_suffix(".out")
     assert run("predict", run_path, path, "--output", out, *words) == 0
     return out.read_bytes().decode()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_standard_output_has_the_bytes_of_a_file_in_any_locale(
+    encoding: str, trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new.txt"
+    path.write_text("(_ (_ thé) (_ фильм))\n", encoding="utf-8")
+    written = output_of(trees, path, "--format", "brackets")
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", stream)
+    assert run("predict", trees, path, "--format", "brackets") == 0
+    stream.flush()
+    assert stream.buffer.getvalue().decode() == written  # type: ignore[attr-defined]
+    assert "фильм" in written
+
+
+def test_names_that_the_locale_cannot_write_are_printed_as_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "m.csv"
+    table.write_text("smiles,löslich\nCCO,1\nC,2\n", encoding="utf-8")
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    words = ["check-adapter", "smiles", "--data", table, "--set", "target_columns=['löslich']"]
+    assert run(*words) == 0
+    stream.flush()
+    assert b"l\\xf6slich" in stream.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_trees_come_back_with_the_labels_of_the_json_lines(trees: Path, tmp_path: Path) -> None:
