@@ -42,6 +42,7 @@ from graphfold.batching.compiler.values import (
     Value,
     View,
 )
+from graphfold.batching.native.addresses import Addresses
 from graphfold.batching.native.library import operations
 
 #: How often an instruction is carried out, as in native/program.h.
@@ -106,12 +107,11 @@ class NativeProgram:
         sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
         return {key: size for key, size in sizes if key[0] == "sums"}
 
-    @cached_property
-    def head(self) -> list[int]:
+    def head(self, at: Addresses) -> list[int]:
         """Its beginning in native memory; the addresses of `keys` follow."""
         return [
-            self.buffers.data_ptr(),
-            self.instructions.data_ptr(),
+            at.of(self.buffers, torch.int64, "the buffers of a program"),
+            at.of(self.instructions, torch.int64, "the instructions of a program"),
             len(self.buffers),
             len(self.instructions),
             *self.scratch,
@@ -214,11 +214,11 @@ class _Writer:
         keys = [SCRATCH if key is None else key for *_, key in buffers]
         width = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
         return NativeProgram(
-            torch.tensor(self._instructions, dtype=torch.int64).view(-1, width),
-            torch.tensor(columns, dtype=torch.int64).view(-1, 3),
+            torch.tensor(self._instructions, dtype=torch.int64, device="cpu").view(-1, width),
+            torch.tensor(columns, dtype=torch.int64, device="cpu").view(-1, 3),
             (*keys, *self._to.indices),
             tuple(of_type),
-            torch.tensor(numbers, dtype=self._dtype),
+            torch.tensor(numbers, dtype=self._dtype, device="cpu"),
             self._scratch.sizes,
             tuple(self._weights),
         )

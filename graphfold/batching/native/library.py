@@ -39,6 +39,16 @@ KINDS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "s": ctypes.c_char_p, "": No
 _COMPILING = threading.Lock()
 
 
+def _renew_lock() -> None:
+    """The thread that holds the lock does not exist in a forked child."""
+    global _COMPILING
+    _COMPILING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing is forked
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 def instruction_set() -> str:
     """The instruction set that torch uses; the variable ATEN_CPU_CAPABILITY may say less."""
     return torch.backends.cpu.get_cpu_capability()

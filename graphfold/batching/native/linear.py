@@ -15,7 +15,8 @@ from torch.autograd import Function
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphfold._torch import is_transformed
+from graphfold._torch import is_batched, is_transformed
+from graphfold.batching.native.addresses import Addresses
 from graphfold.batching.native.library import REALS, load, why_missing
 
 #: Fewer multiplications than these are not shared out among threads.
@@ -82,7 +83,7 @@ class _Linear(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # it may be differentiated again
+        if torch.is_grad_enabled() or is_batched(grad):  # differentiated again, or many at once
             return (
                 grad @ weight if of_x else None,
                 grad.T @ x if of_weight else None,
@@ -97,21 +98,31 @@ class _Linear(Function):
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """[rows, m] x @ weight + bias, for x [rows, k], weight [k, m] and bias [m]."""
-    library, (num_rows, k), m = load(x.dtype), x.shape, weight.shape[1]
-    x = x if x.stride(1) == 1 else x.contiguous()
-    bias = None if bias is None else bias.contiguous()
+    """[rows, m] x @ weight + bias, for x [rows, k], weight [k, m] and bias [m].
+
+    Raises:
+        EngineError: if one of them has no memory that native code can read.
+    """
+    dtype, (num_rows, k), m = x.dtype, x.shape, weight.shape[1]
+    library, at = load(dtype), Addresses()
+    x, weight = _with_rows(x), weight.resolve_neg()
     packed = weight.new_empty(library.packed_size(k, m))
-    address = None if bias is None else bias.data_ptr()
-    library.pack(weight.data_ptr(), *weight.stride(), address, k, m, packed.data_ptr())
+    library.pack(
+        at.of(weight, dtype, "the weight", by_strides=True),
+        *weight.stride(),
+        None if bias is None else at.of(bias, dtype, "the bias"),
+        k,
+        m,
+        at.of(packed, dtype, "the packed weight"),
+    )
     out = x.new_empty(num_rows, m)
     library.multiply(
-        x.data_ptr(),
+        at.of(x, dtype, "the input", by_strides=True),
         x.stride(0),
         k,
-        packed.data_ptr(),
+        at.of(packed, dtype, "the packed weight"),
         m,
-        out.data_ptr(),
+        at.of(out, dtype, "the product"),
         m,
         num_rows,
         _num_threads(num_rows * k * m),
@@ -120,28 +131,38 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def sum_products(left: Tensor, x: Tensor, sums: Tensor | None = None) -> Tensor:
-    """[m, k] left.T @ x, for left [rows, m] and x [rows, k]; left.sum(0) is added to `sums`."""
-    left = left if left.stride(1) == 1 else left.contiguous()
-    x = x if x.stride(1) == 1 else x.contiguous()
-    (num_rows, m), k = left.shape, x.shape[1]
-    total = left.new_empty(m, k)
-    is_done = load(left.dtype).sum_products(
-        left.data_ptr(),
+    """[m, k] left.T @ x, for left [rows, m] and x [rows, k]; left.sum(0) is added to `sums`.
+
+    Raises:
+        EngineError: if one of them has no memory that native code can read.
+        MemoryError: if there is no memory for the sums.
+    """
+    left, x = _with_rows(left), _with_rows(x)
+    dtype, (num_rows, m), k = left.dtype, left.shape, x.shape[1]
+    total, at = left.new_empty(m, k), Addresses()
+    is_done = load(dtype).sum_products(
+        at.of(left, dtype, "the gradient", by_strides=True),
         left.stride(0),
         m,
-        x.data_ptr(),
+        at.of(x, dtype, "the input", by_strides=True),
         None,
         x.stride(0),
         1,
         k,
-        total.data_ptr(),
-        None if sums is None else sums.data_ptr(),
+        at.of(total, dtype, "the product"),
+        None if sums is None else at.of(sums, dtype, "the sums"),
         num_rows,
         _num_threads(num_rows * k * m),
     )
     if not is_done:
         raise MemoryError("there is no memory for a product")
     return total
+
+
+def _with_rows(x: Tensor) -> Tensor:
+    """The same numbers, with those of each row one after the other."""
+    x = x.resolve_neg()
+    return x if x.stride(1) == 1 else x.contiguous()
 
 
 def _num_threads(num_multiplications: int) -> int:

@@ -50,19 +50,6 @@ class Group(NamedTuple):
         return slice(self.edge_start, self.edge_stop)
 
 
-class Links(NamedTuple):
-    """Addresses of the arrays that tell native code who reads whom, see native/program.h."""
-
-    table: Tensor  # [6] the addresses of the arrays; 0 for one that is not needed
-    arrays: tuple[Tensor, ...]  # held as long as the table
-
-    @staticmethod
-    def of(*arrays: Tensor) -> Links:
-        """The links that are known, in order."""
-        addresses = [array.data_ptr() for array in arrays]
-        return Links(torch.tensor(addresses + [0] * (6 - len(arrays))), arrays)
-
-
 @dataclass(frozen=True, eq=False)
 class PassSchedule:
     """The plan of one pass. Row 0 stands for an absent child; nodes have the rows 1 .. num_rows.
@@ -146,10 +133,15 @@ class PassSchedule:
         whole = [first._replace(stop=last.stop, edge_stop=last.edge_stop) for first, last in ends]
         return {own.op_type: own for own in sorted(whole, key=lambda own: own.start)}
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """The number of computed rows; a buffer has one more, for absent children."""
-        return self.node.shape[0]
+        return self.in_row_order[-1].stop - 1 if self.groups else 0
+
+    @cached_property
+    def num_edges(self) -> int:
+        """The number of child edges of all rows."""
+        return self.in_row_order[-1].edge_stop if self.groups else 0
 
     def split_rows(self, buffer: Tensor) -> dict[int, Tensor]:
         """First row of a group -> its rows of a [num_rows + 1, ...] buffer."""
@@ -210,19 +202,9 @@ class PassSchedule:
 
     @kept_property
     def group_table(self) -> Tensor:
-        """[num_groups, 5] the groups, for native code."""
-        return torch.tensor(self.groups, dtype=torch.int64).view(-1, len(Group._fields))
-
-    @kept_property
-    def forward_links(self) -> Links:
-        """The links that forward needs."""
-        return Links.of(self.child_ptr)
-
-    @kept_property
-    def backward_links(self) -> Links:
-        """The links that backward needs."""
-        following = self.following or ()
-        return Links.of(self.child_ptr, self.reader_ptr, self.reader_edge, self.reader, *following)
+        """[num_groups, 5] the groups, on the CPU, for native code."""
+        table = torch.tensor(self.groups, dtype=torch.int64, device="cpu")
+        return table.view(-1, len(Group._fields))
 
     def rows_of_type(self, op_type: int) -> Tensor:
         """[num_rows_of_type] the rows of a type, in node order."""

@@ -32,10 +32,11 @@ class CompiledBackward:
     ) -> None:
         self._pass, self._plan = run, run.plan
         self._memory = run.memory(tensors, is_backward=True)
-        run.place_states(self._memory, states)
+        # Hooks of saved tensors may have given them another layout.
+        run.place_states(self._memory, [state.contiguous() for state in states])
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
-            own[key] = tensor
+            own[key] = tensor.contiguous()
         run.place_upstream(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -70,7 +71,7 @@ class CompiledBackward:
             for name in cell.tables:
                 size = own["table", name].numel()
                 own["table_grad", name] = run.zeros(memory.count_sums(op_type), size)
-                own["table_size", name] = torch.tensor([size])
+                own["table_size", name] = torch.tensor([size], device="cpu")
         for (kind, name), op_types in writers.items():
             both = {("edge_grad", name), ("node_grad", name)} <= writers.keys()
             if both or not self._is_filled(kind, op_types):

@@ -175,7 +175,7 @@ class CompiledPass:
         if space == ROWS:
             count = self.num_rows
         elif space == ALL_EDGES:
-            count = self.plan.child_row.shape[0]
+            count = self.plan.num_edges
         elif space == TYPE_EDGES:
             count = self.plan.types[op_type].num_edges
         elif space == ONE:

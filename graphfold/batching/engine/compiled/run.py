@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold._torch import is_batched
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.backward import CompiledBackward
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
@@ -47,7 +48,9 @@ class _Pass(torch.autograd.Function):
             tensor if run.is_read_back(named) else None
             for named, tensor in zip(run.names, tensors, strict=True)
         ]
-        ctx.save_for_backward(*states, *read, *kept.values())
+        saved = [*states, *read, *kept.values()]
+        ctx.save_for_backward(*saved)
+        ctx.kinds = [None if tensor is None else _kind(tensor) for tensor in saved]
         ctx.run, ctx.kept = run, list(kept)
         ctx.set_materialize_grads(False)
         run.tensors = ()
@@ -55,17 +58,39 @@ class _Pass(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or any(is_batched(grad) for grad in grads if grad is not None):
             raise EngineError(
-                "compiled cells cannot be differentiated twice (create_graph=True). "
-                "Use engine=autograd."
+                "compiled cells cannot be differentiated twice (create_graph=True), nor for many "
+                "gradients at once (is_grads_batched=True, vectorize=True). Use engine=autograd "
+                "(model.engine=autograd)."
             )
         run: CompiledPass = ctx.run
         if all(grad is None for grad in grads):  # a later pass took the states and read none
             return None, *[None] * len(run.names)
         saved, count = ctx.saved_tensors, len(run.fields) + len(run.names)
+        _require_kinds(saved, ctx.kinds)
         kept = dict(zip(ctx.kept, saved[count:], strict=True))
         states, tensors = saved[: len(run.fields)], saved[len(run.fields) : count]
         return None, *CompiledBackward(run, states, tensors, kept, grads).run(
             ctx.needs_input_grad[1:]
         )
+
+
+def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _require_kinds(saved: Sequence[Tensor | None], kinds: Sequence[object]) -> None:
+    """Raises EngineError unless hooks have handed back what was saved; layouts may differ."""
+    for tensor, kind in zip(saved, kinds, strict=True):
+        if tensor is not None and _kind(tensor) != kind:
+            raise EngineError(
+                f"a pass saved a tensor {_shown(kind)} for backward, but got one "
+                f"{_shown(_kind(tensor))} back. Let saved_tensors_hooks unpack what they packed: "
+                "the same shape, dtype and device."
+            )
+
+
+def _shown(kind: Any) -> str:
+    shape, dtype, device = kind
+    return f"of shape {list(shape)} and {dtype} on {device}"
