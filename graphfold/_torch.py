@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -72,6 +73,79 @@ def is_transformed() -> bool:
     return is_in_forward_mode() or is_in_transform()
 
 
+def is_batched(tensor: object) -> bool:
+    """True if a tensor stands for many of its kind: in vmap, or where torch takes many gradients.
+
+    Without torch's names: no. Functions of ours that such a tensor meets are then refused by torch
+    itself, or find no memory.
+    """
+    return any(is_so(tensor) for is_so in _batched_kinds())
+
+
+@functools.cache
+def _batched_kinds() -> Sequence[Callable[[object], bool]]:
+    names = ("is_batchedtensor", "is_legacy_batchedtensor")
+    found = (_find("torch._C._functorch", name) for name in names)
+    return [is_so for is_so in found if is_so is not None]
+
+
+def outside_modes(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that runs as if no mode, no transform and no hook of torch were on.
+
+    It makes what serves later runs too, such as plans and programs. Tensors that are made under
+    `torch.inference_mode`, in a transform of `torch.func` or among fake tensors are of no use
+    there; and modes that record operations, and hooks that count saved tensors, such as those of
+    `torch.utils.checkpoint`, would miss them the next time. The grad mode and the default device
+    stay. Without torch's names it leaves the inference mode alone.
+    """
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not _is_in_mode():
+            return function(*args, **kwargs)
+        with _outside_modes():
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _is_in_mode() -> bool:
+    import torch
+
+    if torch.is_inference_mode_enabled() or is_in_transform():
+        return True
+    num_modes, top_hooks = _modes_and_hooks()
+    return bool(num_modes()) or top_hooks(False) is not None
+
+
+@functools.cache
+def _modes_and_hooks() -> tuple[Callable[[], int], Callable[[bool], Any]]:
+    num_modes = _find("torch._C", "_len_torch_dispatch_stack")
+    top_hooks = _find("torch._C._autograd", "_top_saved_tensors_default_hooks")
+    return num_modes or (lambda: 0), top_hooks or (lambda _: None)
+
+
+@contextmanager
+def _outside_modes() -> Iterator[None]:
+    import torch
+
+    modes = _find("torch.utils._python_dispatch", "_disable_current_modes") or nullcontext
+    transforms = _find("torch._functorch.pyfunctorch", "temporarily_clear_interpreter_stack")
+    pop = _find("torch._C._autograd", "_pop_saved_tensors_default_hooks")
+    push = _find("torch._C._autograd", "_push_saved_tensors_default_hooks")
+    _, top_hooks = _modes_and_hooks()
+    hooks: list[Any] = []
+    with modes(), (transforms or nullcontext)(), torch.inference_mode(False):
+        while pop is not None and (hook := top_hooks(False)) is not None:
+            hooks.append(hook)
+            pop()
+        try:
+            yield
+        finally:
+            for hook in reversed(hooks):
+                push(*hook)
+
+
 _FAKES = "torch._subclasses.fake_tensor"
 
 
@@ -91,9 +165,26 @@ def fake_tensors() -> AbstractContextManager[object]:
     return context
 
 
+def is_faking() -> bool:
+    """True if operations give tensors without numbers; see `fake_tensors`.
+
+    Without torch's name: no. Operations of torch then say that they have no numbers.
+    """
+    return bool(_is_faking()())
+
+
+@functools.cache
+def _is_faking() -> Callable[[], bool]:
+    find = _find("torch._C", "_get_dispatch_mode")
+    kinds = _find("torch._C", "_TorchDispatchModeKey")
+    if find is None or kinds is None:
+        return lambda: False
+    return lambda: find(kinds.FAKE) is not None
+
+
 def is_fake(tensor: object) -> bool:
     """True if a tensor is one of `fake_tensors`; without them none is."""
-    kind = _fake_kind()
+    kind = _fake_kind() if _FAKES in sys.modules else None  # nobody has made one otherwise
     return kind is not None and isinstance(tensor, kind)
 
 

@@ -34,6 +34,16 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "_torch.py
 NAMES = [
     ("torch.autograd.forward_ad", "_current_level"),
     ("torch._C", "_are_functorch_transforms_active"),
+    ("torch._C", "_get_dispatch_mode"),
+    ("torch._C", "_len_torch_dispatch_stack"),
+    ("torch._C._autograd", "_top_saved_tensors_default_hooks"),
+    ("torch._C._autograd", "_pop_saved_tensors_default_hooks"),
+    ("torch._C._autograd", "_push_saved_tensors_default_hooks"),
+    ("torch._C", "_TorchDispatchModeKey"),
+    ("torch._C._functorch", "is_batchedtensor"),
+    ("torch._C._functorch", "is_legacy_batchedtensor"),
+    ("torch._functorch.pyfunctorch", "temporarily_clear_interpreter_stack"),
+    ("torch.utils._python_dispatch", "_disable_current_modes"),
     ("torch._subclasses.fake_tensor", "FakeTensor"),
     ("torch._subclasses.fake_tensor", "FakeTensorMode"),
     ("torch._subclasses.fake_tensor", "DataDependentOutputException"),
@@ -47,6 +57,9 @@ NAMES = [
 CACHES = (
     _torch._in_transform,
     _torch._fake_kind,
+    _torch._batched_kinds,
+    _torch._is_faking,
+    _torch._modes_and_hooks,
     _torch._handling_mode,
     _torch._global_hooks,
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import as_mapping, check_state, unknown_field
 from graphfold.batching.children import Children, StateReader
@@ -244,6 +245,7 @@ def _edges(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
     return dag.relations[item.relation].ptr, dag.relations[item.relation].index
 
 
+@outside_modes
 def _order(dag: TypedDAG, item: Pass) -> list[int]:
     depth = dag.depth
     if isinstance(item, Down) or (isinstance(item, Up) and item.relation is not None):

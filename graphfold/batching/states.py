@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold._torch import is_batched
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows, sum_rows
 from graphfold.batching.kernels.segment import segment_sum
@@ -99,6 +100,8 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (rows,) = ctx.saved_tensors
+        if is_batched(grad):
+            return grad.new_zeros(ctx.shape).index_add(0, rows, grad), None
         return torch.sparse_coo_tensor(
             rows.unsqueeze(0), grad, ctx.shape, check_invariants=False
         ), None

@@ -851,7 +851,9 @@ class Evaluation(Context):
         self.metrics: dict[str, list[Tensor]] = {}
 
     def from_example(self, kind: TensorType, value: np.ndarray) -> Tensor:
-        return self.cast(torch.as_tensor(np.asarray(value)).to(self._device), kind).unsqueeze(0)
+        return self.cast(
+            torch.as_tensor(np.asarray(value), device=self._device or "cpu"), kind
+        ).unsqueeze(0)
 
     def visit(self, primitive: Primitive, x: Any) -> Any:
         return primitive.evaluate(self, x)

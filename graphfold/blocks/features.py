@@ -95,15 +95,15 @@ def in_node_order(lowered: TypedDAG, slot: int, dag: TypedDAG, nodes: Tensor) ->
     columns = lowered.columns[_SPACE]
     mine = torch.nonzero(columns["slot"] == slot).view(-1)
     labels = lowered.dictionaries[_SPACE, "label"]
-    numbers = torch.tensor([label.value for label in labels], dtype=torch.int64)  # type: ignore
+    numbers = torch.tensor([label.value for label in labels], dtype=torch.int64, device="cpu")  # type: ignore
     ptr = lowered.row_ptr(_SPACE)
-    graph = repeat(torch.arange(lowered.num_graphs), ptr.diff())[mine]
+    graph = repeat(torch.arange(lowered.num_graphs, device="cpu"), ptr.diff())[mine]
     owner = dag.node_ptr[graph] + numbers[columns["label"][mine]]
     found, by_owner = owner.sort(stable=True)
     wanted, by_node = nodes.sort(stable=True)
     if not torch.equal(found, wanted):
         raise _misfit(dag, found, wanted)
-    order = torch.arange(int(ptr[-1]))
+    order = torch.arange(int(ptr[-1]), device="cpu")
     order[mine[by_node]] = mine[by_owner]
     relation = lowered.relations[OUTPUTS]
     sorted_columns = {name: column[order] for name, column in columns.items()}

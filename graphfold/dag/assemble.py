@@ -167,7 +167,7 @@ def to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
         array = np.asarray(rows) if rows else np.empty((0, *column.shape))
         if array.shape != (len(rows), *column.shape):
             raise ValueError(f"its values have the shape {list(array.shape[1:])}")
-        tensor = torch.as_tensor(array, dtype=column.torch_dtype)
+        tensor = torch.as_tensor(array, dtype=column.torch_dtype, device="cpu")
         is_changed = not tensor.is_floating_point() and tensor.numpy().dtype != array.dtype
         if is_changed and (tensor.numpy() != array).any():
             raise ValueError(f"of {array.dtype}, it would hold other numbers")

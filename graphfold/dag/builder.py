@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.dag.assemble import GraphLists, assemble
 from graphfold.dag.collate import collate
 from graphfold.dag.schema import Schema
@@ -170,7 +171,7 @@ class GraphBuilder:
     def add(self, dag: TypedDAG) -> None:
         """Adds finished graphs of the same schema, which are numbered as records from here on."""
         origin = dag.origin.clone()
-        origin[:, 2] = torch.arange(self.num_graphs, self.num_graphs + dag.num_graphs)
+        origin[:, 2] = torch.arange(self.num_graphs, self.num_graphs + dag.num_graphs, device="cpu")
         if self._done:
             self._whole.append(assemble(self.schema, self._done, self.file))
             self._done = []
@@ -181,6 +182,7 @@ class GraphBuilder:
         self._graph = GraphLists()
         self._by_type: dict[str, dict[str, list[Any]]] = {}
 
+    @outside_modes
     def build(self) -> TypedDAG:
         """All finished graphs in one `TypedDAG`.
 

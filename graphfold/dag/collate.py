@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.dag.depth import IntArray, run_pointers, runs
 from graphfold.dag.typed_dag import Dictionaries, Relation, TypedDAG, pointers
 from graphfold.errors import SchemaError
 
 
+@outside_modes
 def collate(dags: Sequence[TypedDAG]) -> TypedDAG:
     """All graphs of `dags`, in order, in one `TypedDAG`: concatenation plus offsets.
 
@@ -58,13 +60,14 @@ def collate(dags: Sequence[TypedDAG]) -> TypedDAG:
     )
 
 
+@outside_modes
 def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     """The graphs with the given numbers, in the given order, as one `TypedDAG`.
 
     Array operations only: the cost does not depend on the size of `dag`, save for pointers that
     are computed once per `dag`.
     """
-    chosen = torch.as_tensor(graphs, dtype=torch.int64)
+    chosen = torch.as_tensor(graphs, dtype=torch.int64, device="cpu")
     numbers = chosen.numpy()
     spaces = {space for space, columns in dag.columns.items() if columns} - {"graph"}
     spaces |= {"node", "inputs", *(f"relation:{name}" for name in dag.relations)}
@@ -103,9 +106,10 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     )
 
 
+@outside_modes
 def nodes_of_graphs(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> Tensor:
     """[num_selected_nodes] the nodes of the graphs with the given numbers, as `select` has them."""
-    numbers = torch.as_tensor(graphs, dtype=torch.int64).numpy()
+    numbers = torch.as_tensor(graphs, dtype=torch.int64, device="cpu").numpy()
     return _rows(_row_ptr(dag, "node"), numbers)
 
 
@@ -150,7 +154,7 @@ def _shift(index: Tensor, offset: Tensor | int) -> Tensor:
 
 
 def _offsets(counts: Sequence[int]) -> list[int]:
-    return pointers(torch.tensor(counts, dtype=torch.int64))[:-1].tolist()
+    return pointers(torch.tensor(counts, dtype=torch.int64, device="cpu"))[:-1].tolist()
 
 
 def _cat_pointers(ptrs: Sequence[Tensor]) -> Tensor:
@@ -160,7 +164,7 @@ def _cat_pointers(ptrs: Sequence[Tensor]) -> Tensor:
 def _recode_files(dag: TypedDAG, files: tuple[str, ...]) -> Tensor:
     if dag.files == files[: len(dag.files)]:
         return dag.origin
-    codes = torch.tensor([files.index(file) for file in dag.files] + [-1])
+    codes = torch.tensor([files.index(file) for file in dag.files] + [-1], device="cpu")
     origin = dag.origin.clone()
     origin[:, 0] = codes[origin[:, 0]]
     return origin
@@ -178,6 +182,7 @@ def _share_dictionaries(dags: Sequence[TypedDAG]) -> Sequence[TypedDAG]:
     return [recode(dag, merged) for dag in dags]
 
 
+@outside_modes
 def recode(dag: TypedDAG, dictionaries: Dictionaries) -> TypedDAG:
     """The same graphs with other dictionaries for some columns.
 
@@ -189,5 +194,5 @@ def recode(dag: TypedDAG, dictionaries: Dictionaries) -> TypedDAG:
         code = {word: index for index, word in enumerate(words)}
         lookup = [code.get(word, -1) for word in dag.dictionaries[key]] + [-1]
         # The last entry answers -1, so a missing value stays missing.
-        columns[space][name] = torch.tensor(lookup)[columns[space][name]]
+        columns[space][name] = torch.tensor(lookup, device="cpu")[columns[space][name]]
     return replace(dag, columns=columns, dictionaries={**dag.dictionaries, **dictionaries})

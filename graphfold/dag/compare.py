@@ -61,7 +61,7 @@ def _same_column(first: TypedDAG, second: TypedDAG, space: str, name: str) -> bo
     code = {word: index for index, word in enumerate(words)}
     # A string that the first lacks becomes -2, which is no code at all.
     lookup = [code.get(word, -2) for word in second.dictionaries[space, name]] + [-1]
-    return same_values(left, torch.tensor(lookup)[right])
+    return same_values(left, torch.tensor(lookup, device="cpu")[right])
 
 
 def _places(dag: TypedDAG) -> tuple[list[str], list[list[int]]]:

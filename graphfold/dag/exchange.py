@@ -176,7 +176,7 @@ def from_pyg(
     batch, num_graphs = _graphs(data, num_nodes)
     source, target, order = _sorted_edges(data, num_nodes)
     ptr = pointers(torch.bincount(target, minlength=num_nodes))
-    no_edges = Relation(torch.zeros(num_nodes + 1, dtype=torch.int64), source[:0])
+    no_edges = Relation(torch.zeros(num_nodes + 1, dtype=torch.int64, device="cpu"), source[:0])
     relations = {edge_type.name: no_edges for edge_type in schema.relations}
     inputs = no_edges
     if relation is None:
@@ -192,11 +192,11 @@ def from_pyg(
         count = {edge_space: len(source), "graph": num_graphs}.get(space, num_nodes)
         rows = _column(data, key, space, column, count)
         columns[space][column.name] = rows[order] if space == edge_space else rows
-    outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes))
+    outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes, device="cpu"))
     _require_nodes("output_index", outputs, num_nodes)
     dag = TypedDAG(
         schema=schema,
-        op_type=torch.zeros(num_nodes, dtype=torch.int64),
+        op_type=torch.zeros(num_nodes, dtype=torch.int64, device="cpu"),
         input_ptr=inputs.ptr,
         input_index=inputs.index,
         batch=batch,
@@ -204,7 +204,7 @@ def from_pyg(
         depth=compute_depth(inputs.ptr, inputs.index),
         output_ptr=pointers(torch.bincount(batch[outputs], minlength=num_graphs)),
         output_index=outputs[torch.argsort(batch[outputs], stable=True)],
-        span=_rows_of(data, "span", (num_nodes, 2), torch.full((num_nodes, 2), -1)),
+        span=_rows_of(data, "span", (num_nodes, 2), torch.full((num_nodes, 2), -1, device="cpu")),
         origin=_origin(data, num_graphs),
         columns=columns,
         relations=relations,
@@ -320,7 +320,9 @@ def _num_nodes(data: Data) -> int:
 
 def _graphs(data: Data, num_nodes: int) -> tuple[Tensor, int]:
     """[num_nodes] the graph of each node, and how many graphs there are."""
-    batch = _rows_of(data, "batch", (num_nodes,), torch.zeros(num_nodes, dtype=torch.int64))
+    batch = _rows_of(
+        data, "batch", (num_nodes,), torch.zeros(num_nodes, dtype=torch.int64, device="cpu")
+    )
     named = getattr(data, "num_graphs", None)  # of a Batch
     if named is None:
         named = len(data.origin) if "origin" in data else int(batch.max()) + 1 if num_nodes else 1
@@ -334,8 +336,8 @@ def _graphs(data: Data, num_nodes: int) -> tuple[Tensor, int]:
 
 def _origin(data: Data, num_graphs: int) -> Tensor:
     """[num_graphs, 3] where each graph comes from; the names of the files are not in a `Data`."""
-    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64)
-    numbered[:, 2] = torch.arange(num_graphs)
+    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64, device="cpu")
+    numbered[:, 2] = torch.arange(num_graphs, device="cpu")
     origin = _rows_of(data, "origin", (num_graphs, 3), numbered).clone()
     origin[:, 0] = 0
     return origin
@@ -343,7 +345,7 @@ def _origin(data: Data, num_graphs: int) -> Tensor:
 
 def _sorted_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sources and targets of the edges, sorted by target, and the order that sorts them."""
-    none = torch.zeros(2, 0, dtype=torch.int64)
+    none = torch.zeros(2, 0, dtype=torch.int64, device="cpu")
     source, target = _rows_of(data, "edge_index", (2, None), none)
     _require_nodes("edge_index", target, num_nodes)
     order = torch.argsort(target, stable=True)
@@ -354,7 +356,7 @@ def _rows_of(data: Data, key: str, shape: tuple[int | None, ...], default: Tenso
     """An attribute that holds integers; the default where it is absent."""
     if key not in data or data[key] is None:
         return default
-    value = torch.as_tensor(data[key]).detach().cpu()
+    value = torch.as_tensor(data[key], device="cpu").detach()
     fits = value.dim() == len(shape) and all(
         want in (None, size) for want, size in zip(shape, value.shape, strict=True)
     )
@@ -378,9 +380,9 @@ def _column(data: Data, key: str, space: str, column: Column, count: int) -> Ten
     """[count, *shape] a column out of an attribute; missing values where that is absent."""
     want = (count, *column.shape)
     if key not in data or data[key] is None:
-        return torch.full(want, column.missing, dtype=column.torch_dtype)
+        return torch.full(want, column.missing, dtype=column.torch_dtype, device="cpu")
     try:
-        value = torch.as_tensor(data[key]).detach().cpu()
+        value = torch.as_tensor(data[key], device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise SchemaError(
             f"'{key}' is a {type(data[key]).__name__}, but column '{column.name}' of {space} is "
@@ -480,7 +482,7 @@ def _set_inputs(
 def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor) -> None:
     kind = space.split(":", 1)[-1]
     target = torch.from_numpy(run_numbers(ptr.numpy()))
-    position = torch.arange(len(index)) - ptr[target]
+    position = torch.arange(len(index), device="cpu") - ptr[target]
     for row, (s, t, p) in enumerate(
         zip(index.tolist(), target.tolist(), position.tolist(), strict=True)
     ):

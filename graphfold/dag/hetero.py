@@ -174,7 +174,7 @@ def _add_edges(
     """The edges with their positions; without them, in the order in which they stand."""
     count: Counter[Any] = Counter()  # networkx has its own order of edges
     for (source_type, kind, target_type), store in stores.items():
-        index = torch.as_tensor(store["edge_index"]).tolist()
+        index = torch.as_tensor(store["edge_index"], device="cpu").tolist()
         space = "inputs" if kind == "inputs" else f"relation:{kind}"
         columns = {name: value for name, value in store.items() if name != "edge_index"}
         table = _table(columns, spaces.get(space, ()), len(index[0]))
@@ -216,7 +216,7 @@ def _rows(name: str, value: Any, columns: Mapping[str, Column], count: int) -> l
     """The rows of an attribute as plain values."""
     rows = value
     if isinstance(value, Tensor) or hasattr(value, "tolist"):
-        rows = torch.as_tensor(value).detach().cpu()
+        rows = torch.as_tensor(value, device="cpu").detach()
         shape = columns[name].shape if name in columns else tuple(rows.shape[1:])
         if rows.numel() == count * torch.Size(shape).numel() and name in columns:
             rows = rows.reshape(count, *shape)  # a number may be a row of one
@@ -233,8 +233,10 @@ def _values(column: Column, rows: list[Any]) -> Any:
     """A column as PyTorch Geometric has it; strings are a list."""
     if column.dtype == "string":
         return rows
-    return torch.tensor(rows, dtype=column.torch_dtype).reshape(len(rows), *column.shape)
+    return torch.tensor(rows, dtype=column.torch_dtype, device="cpu").reshape(
+        len(rows), *column.shape
+    )
 
 
 def _long(values: Sequence[Any]) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64)
+    return torch.tensor(values, dtype=torch.int64, device="cpu")

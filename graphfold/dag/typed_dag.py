@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.dag.schema import Schema
+from graphfold.errors import ShapeError
 
 #: (space, column) -> the strings that the codes of that column stand for.
 Dictionaries = Mapping[tuple[str, str], Sequence[str]]
@@ -26,14 +28,11 @@ else:
         """A cached property of tensors that outlive the mode in which they are first read.
 
         A tensor that is made under `torch.inference_mode()` is of no use to autograd later on, when
-        a batch that was evaluated is trained on.
+        a batch that was evaluated is trained on; one of a transform is of no use after it.
         """
 
-        def __get__(self, instance, owner=None):
-            if not torch.is_inference_mode_enabled():
-                return super().__get__(instance, owner)
-            with torch.inference_mode(False):
-                return super().__get__(instance, owner)
+        def __init__(self, function):
+            super().__init__(outside_modes(function))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +83,28 @@ class TypedDAG:
         counts = torch.bincount(self.batch, minlength=self.num_graphs)
         return pointers(counts)
 
-    @cached_property
+    @kept_property
     def num_nodes_by_type(self) -> list[int]:
         """The number of nodes of each type."""
         if self.on_cpu is not None:  # a GPU would have to be waited for
             return self.on_cpu.num_nodes_by_type
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
-    @cached_property
+    @property
     def structure(self) -> int:
-        """A checksum of types and edges, on the CPU: other graphs have another, but for chance."""
-        edges = (part for own in self.relations.values() for part in (own.ptr, own.index))
-        checksum = 0
-        for part in (self.op_type, self.input_ptr, self.input_index, *edges):
-            checksum = zlib.crc32(part.contiguous().numpy().data, checksum)
+        """A checksum of types and edges, on the CPU: other graphs have another, but for chance.
+
+        Raises:
+            ShapeError: if they have been changed in place since the first time. Plans, and all that
+                has been derived from the graphs, would be those of other graphs.
+        """
+        checksum = _checksum(self)
+        if vars(self).setdefault("_first_structure", checksum) != checksum:
+            raise ShapeError(
+                f"types or edges of these {self.num_graphs} graphs with {self.num_nodes} nodes "
+                "were changed in place after they had been planned. Build other graphs with "
+                "GraphBuilder, and plan those: build_schedule(dag, passes)."
+            )
         return checksum
 
     def nodes_of_type(self, name: str) -> Tensor:
@@ -117,14 +124,14 @@ class TypedDAG:
         """
         key = frozenset(types)
         if key not in self._nodes_of_types:
-            with torch.inference_mode(False):  # whoever trains on the graphs later reads them, too
-                self._nodes_of_types[key] = self._find_nodes(key)
+            self._nodes_of_types[key] = self._find_nodes(key)
         return self._nodes_of_types[key]
 
     @cached_property
     def _nodes_of_types(self) -> dict[frozenset[int], tuple[Tensor, Tensor]]:
         return {}
 
+    @outside_modes  # whoever trains on the graphs later reads them, too
     def _find_nodes(self, types: frozenset[int]) -> tuple[Tensor, Tensor]:
         if self.on_cpu is not None:
             found, where = self.on_cpu.nodes_of_types(types)
@@ -139,10 +146,11 @@ class TypedDAG:
         """A copy of what was found on the CPU, beside the graphs."""
         return found.to(self.op_type.device, non_blocking=True)
 
+    @outside_modes
     def row_ptr(self, space: str) -> Tensor:
         """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
         if space == "graph":
-            return torch.arange(self.num_graphs + 1)
+            return torch.arange(self.num_graphs + 1, device="cpu")
         if space == "node":
             return self.node_ptr
         if space == "inputs":
@@ -223,6 +231,15 @@ class TypedDAG:
         return f"TypedDAG({self.num_graphs} graphs, {types}, {self.num_inputs} inputs)"
 
 
+@outside_modes
+def _checksum(dag: TypedDAG) -> int:
+    edges = (part for own in dag.relations.values() for part in (own.ptr, own.index))
+    checksum = 0
+    for part in (dag.op_type, dag.input_ptr, dag.input_index, *edges):
+        checksum = zlib.crc32(part.contiguous().numpy().data, checksum)
+    return checksum
+
+
 #: The tensors of a `TypedDAG` that stand by themselves, not in a mapping.
 TENSORS = (
     "op_type",
@@ -256,4 +273,4 @@ def repeat(values: Tensor, counts: Tensor) -> Tensor:
 def ragged_arange(start: Tensor, count: Tensor) -> Tensor:
     """[sum of count] the runs start[i], start[i] + 1, ... of length count[i], one after another."""
     ptr = pointers(count)
-    return torch.arange(int(ptr[-1])) + repeat(start - ptr[:-1], count)
+    return torch.arange(int(ptr[-1]), device="cpu") + repeat(start - ptr[:-1], count)

@@ -31,7 +31,7 @@ class AddedNodes:
     def at_the_end(dag: TypedDAG, count: Tensor) -> AddedNodes:
         """`count` [num_graphs] nodes are added to the graphs."""
         before = pointers(count)[:-1]
-        number = torch.arange(dag.num_nodes) + before[dag.batch]
+        number = torch.arange(dag.num_nodes, device="cpu") + before[dag.batch]
         return AddedNodes(dag, number, ragged_arange(dag.node_ptr[1:] + before, count))
 
     def place(self, values: Tensor, own: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class NodePairs:
     def _edges(self, dag: TypedDAG, one: Tensor, other: Tensor) -> dict[str, Tensor]:
         """The columns of the edge from one node of each pair to the other, by name."""
         relation, columns = dag.relations[self.relation], {}
-        target = repeat(torch.arange(dag.num_nodes), relation.ptr.diff())
+        target = repeat(torch.arange(dag.num_nodes, device="cpu"), relation.ptr.diff())
         keys, order = torch.sort(relation.index * dag.num_nodes + target)
         asked = one * dag.num_nodes + other
         place = torch.searchsorted(keys, asked).clamp(max=max(len(keys) - 1, 0))
@@ -94,12 +94,14 @@ class NodePairs:
 def _paths(dag: TypedDAG, relation: str, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """(one, other, length) of every two nodes, `one` before `other`, joined by so short a path."""
     ptr, index, n = dag.relations[relation].ptr, dag.relations[relation].index, dag.num_nodes
-    key = torch.arange(n) * (n + 1)  # of a node with itself: start * n + end
+    key = torch.arange(n, device="cpu") * (n + 1)  # of a node with itself: start * n + end
     seen, lengths = key, torch.zeros_like(key)
     for length in range(1, most + 1):
         start, end = key // max(n, 1), key % max(n, 1)
         count = ptr.diff()[end]
-        place = torch.arange(int(count.sum())) + repeat(ptr[end] - pointers(count)[:-1], count)
+        place = torch.arange(int(count.sum()), device="cpu") + repeat(
+            ptr[end] - pointers(count)[:-1], count
+        )
         found = torch.unique(repeat(start, count) * n + index[place])
         key = found[~torch.isin(found, seen)]
         seen = torch.cat([seen, key])

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
 #: First row of a group -> its part of something.
@@ -37,18 +38,14 @@ class GroupIndices:
         """
         key = kind, first
         if key not in self._found:
-            with torch.inference_mode(False):
-                self._found[key] = _moved(_INDICES[kind](plan.host, first), plan.row.device)
+            self._found[key] = _find_parts(plan, kind, first)
         return self._found[key]
 
     def most_readers(self, plan: PassSchedule, kind: str) -> Mapping[int, int]:
         """First row of a group -> how many readers of a kind a row of it has, at most."""
         key = "most", kind
         if key not in self._found:
-            counts = _READERS[kind](plan.host, 0)[0].diff()[1:].numpy()
-            starts = [group.start for group in plan.in_row_order]
-            most = np.maximum.reduceat(counts, np.array(starts) - 1) if starts else ()
-            self._found[key] = dict(zip(starts, map(int, most), strict=True))
+            self._found[key] = _count_most(plan, kind)
         return self._found[key]  # type: ignore[no-any-return]
 
     def readers(
@@ -64,14 +61,33 @@ class GroupIndices:
         """
         key = kind, first, rows
         if key not in self._found:
-            with torch.inference_mode(False):
-                ptr, reader = _READERS[kind](plan.host, first)
-                own = ptr[rows.start : rows.stop + 1]
-                among = slice(*own[[0, -1]].tolist())
-                cut = {0: (reader[among], own - own[0])}
-                self._found[key] = *_moved(cut, plan.row.device)[0], among
+            self._found[key] = _find_readers(plan, kind, first, rows)
         index, pointers, among = self._found[key]
         return index, pointers, among
+
+
+@outside_modes
+def _find_parts(plan: PassSchedule, kind: str, first: int) -> Mapping[int, Any]:
+    return _moved(_INDICES[kind](plan.host, first), plan.row.device)
+
+
+@outside_modes
+def _find_readers(
+    plan: PassSchedule, kind: str, first: int, rows: range
+) -> tuple[Tensor, Tensor, slice]:
+    ptr, reader = _READERS[kind](plan.host, first)
+    own = ptr[rows.start : rows.stop + 1]
+    among = slice(*own[[0, -1]].tolist())
+    pointers, index = own - own[0], reader[among]
+    return *_moved({0: (index, pointers)}, plan.row.device)[0], among
+
+
+@outside_modes
+def _count_most(plan: PassSchedule, kind: str) -> Mapping[int, int]:
+    counts = _READERS[kind](plan.host, 0)[0].diff()[1:].numpy()
+    starts = [group.start for group in plan.in_row_order]
+    most = np.maximum.reduceat(counts, np.array(starts) - 1) if starts else ()
+    return dict(zip(starts, map(int, most), strict=True))
 
 
 def _moved(found: Mapping[int, Any], device: torch.device) -> Mapping[int, Any]:
@@ -107,7 +123,7 @@ def _edge_ptr(plan: PassSchedule, _: int) -> Parts:
 def _edge_number(plan: PassSchedule, _: int) -> Parts:
     """The numbers from 0 on."""
     groups = plan.groups
-    numbers = torch.arange(max((g.num_edges for g in groups), default=0))
+    numbers = torch.arange(max((g.num_edges for g in groups), default=0), device="cpu")
     by_count = {count: numbers[:count] for count in {group.num_edges for group in groups}}
     return {group.start: by_count[group.num_edges] for group in groups}
 
@@ -154,10 +170,10 @@ def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
     """
     groups = plan.in_row_order
     counts = [group.size + 1 for group in groups]
-    number = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64))
+    number = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64, device="cpu"))
     # Groups follow each other, and the end of one is the beginning of the next.
-    place = torch.arange(len(number)) - number
-    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64)
+    place = torch.arange(len(number), device="cpu") - number
+    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64, device="cpu")
     local = ptr[place] - ptr[start][number]
     return dict(zip((g.start for g in groups), local.split_with_sizes(counts), strict=True))
 
@@ -169,7 +185,9 @@ def _readers(kind: str, plan: PassSchedule, first: int) -> Mapping[int, tuple[Te
     """
     ptr, reader = _READERS[kind](plan, first)
     groups = plan.in_row_order
-    bounds = ptr[torch.tensor([*(g.start for g in groups), plan.num_rows + 1])].tolist()
+    bounds = ptr[
+        torch.tensor([*(g.start for g in groups), plan.num_rows + 1], device="cpu")
+    ].tolist()
     before = bounds[0] if bounds else 0
     sizes = [stop - start for start, stop in pairwise(bounds)]
     parts = reader[before : before + sum(sizes)].split_with_sizes(sizes)

@@ -28,7 +28,7 @@ SAME: tuple[Operation, ...] = (
 def clamp_is_flat_at_limits() -> bool:
     """True if a number that equals the limit of `clamp` has no slope, as from torch 2.14 on."""
     with torch.inference_mode(False), torch.enable_grad():
-        x = torch.zeros(1, requires_grad=True)
+        x = torch.zeros(1, requires_grad=True, device="cpu")
         (slope,) = torch.autograd.grad(x.clamp(min=0).sum(), [x])
     return not slope.item()
 

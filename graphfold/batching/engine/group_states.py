@@ -11,7 +11,7 @@ from torch import Tensor
 from graphfold.batching.check_states import unknown_field
 from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
-from graphfold.batching.kernels.gather import GatherSum, gather_rows, select_rows
+from graphfold.batching.kernels.gather import gather_rows, select_rows, sum_gathered
 from graphfold.batching.kernels.segment import segment_sum, use_plain
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 from graphfold.errors import SchemaError
@@ -84,10 +84,8 @@ class GroupStates(ABC):
             rows = rows if weight is None else rows * weight.unsqueeze(1)
             return segment_sum(rows, ptr, parent)
         values, index, by_row, row_ptr = self._read(field, source)
-        total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-            values, index, ptr, parent.index_select(0, by_row), row_ptr, weight, by_row
-        )
-        return total
+        reader = parent.index_select(0, by_row)
+        return sum_gathered(values, index, ptr, reader, row_ptr, weight, by_row)
 
     def _only_source(self, field: str, group: Group) -> int | None:
         """The group that this one reads; None if others read it, too, or there is little to add."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold._torch import is_batched, is_transformed, outside_modes
 from graphfold.dag.depth import count_pointers, stable_order
 
 #: The mode of `torch.embedding_bag` that adds up.
@@ -57,10 +58,10 @@ class RowIndex:
     def readers(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """See `sort_readers`; always of as many rows."""
         if self._readers is None:
-            with torch.inference_mode(False):
-                self._readers = self._find_readers(num_rows)
+            self._readers = self._find_readers(num_rows)
         return self._readers
 
+    @outside_modes
     def _find_readers(self, num_rows: int) -> tuple[Tensor, Tensor]:
         if self._on_cpu is None:
             return sort_readers(self.rows, num_rows)
@@ -82,14 +83,13 @@ def sum_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
 
     For an index whose readers nobody has sorted; ptr [num_segments + 1].
     """
+    if is_transformed():
+        return _plain_sum(values, index, ptr, None)
     if not (torch.is_grad_enabled() and values.requires_grad):
         return gather_sum(values, index, ptr)
     edge, reader_ptr = sort_readers(index, len(values))
     reader = parents(ptr, len(index)).index_select(0, edge)
-    total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-        values, index, ptr, reader, reader_ptr, None, edge
-    )
-    return total
+    return sum_gathered(values, index, ptr, reader, reader_ptr, None, edge)
 
 
 def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
@@ -117,22 +117,56 @@ def gather_rows(values: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: 
         reader_edge: [num_edges] the edges sorted by the row that they read.
         reader_ptr: [num_rows + 1] where the edges of each row begin among them.
     """
-    rows: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-        values, index, None, reader_edge, reader_ptr, None, reader_edge
-    )
-    return rows
+    return sum_gathered(values, index, None, reader_edge, reader_ptr, None, reader_edge)
 
 
 def scatter_rows(rows: Tensor, index: Tensor, reader_edge: Tensor, reader_ptr: Tensor) -> Tensor:
     """[num_rows, width] the transpose of `gather_rows`: the sum of the edges that read each row."""
-    total: Tensor = GatherSum.apply(  # type: ignore[no-untyped-call]
-        rows, reader_edge, reader_ptr, index, None, None, reader_edge
+    return sum_gathered(rows, reader_edge, reader_ptr, index, None, None, reader_edge)
+
+
+def sum_gathered(
+    values: Tensor,
+    index: Tensor,
+    ptr: Tensor | None,
+    reader: Tensor,
+    reader_ptr: Tensor | None,
+    weight: Tensor | None,
+    reader_edge: Tensor,
+) -> Tensor:
+    """Sums `values[index]`, each times its weight, over the segments of `ptr`.
+
+    Shape:
+        values: [num_rows, width]
+        index: [num_edges] the row that each edge reads, sorted by segment
+        ptr: [num_segments + 1], or None if each edge is a segment
+        reader: [num_edges] the segment that reads, sorted by the row that is read
+        reader_ptr: [num_rows + 1] where the readers of each row begin, or None if each has one
+        weight: [num_edges] sorted by segment, or None for ones
+        reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
+        returns: [num_segments, width]
+    """
+    if is_transformed() or is_batched(values):
+        return _plain_sum(values, index, ptr, weight)
+    total: Tensor = _GatherSum.apply(  # type: ignore[no-untyped-call]
+        values, index, ptr, reader, reader_ptr, weight, reader_edge
     )
     return total
 
 
-class GatherSum(torch.autograd.Function):
-    """Sums of gathered rows, without ever holding the gathered rows.
+def _plain_sum(values: Tensor, index: Tensor, ptr: Tensor | None, weight: Tensor | None) -> Tensor:
+    """`sum_gathered` by operations that transforms of torch follow; the gathered rows are held."""
+    rows = values.index_select(0, index)
+    if weight is not None:
+        rows = rows * weight.unsqueeze(1)
+    if ptr is None:
+        return rows
+    total = rows.new_zeros(ptr.shape[0] - 1, rows.shape[1])
+    return total.index_add(0, parents(ptr, index.shape[0]), rows)
+
+
+class _GatherSum(torch.autograd.Function):
+    """`sum_gathered`, without ever holding the gathered rows.
 
     Forward and backward are the same operation: the gradient of a row is the sum of the gradients
     of the segments that read it.
@@ -149,18 +183,6 @@ class GatherSum(torch.autograd.Function):
         weight: Tensor | None,
         reader_edge: Tensor,
     ) -> Tensor:
-        """Sums `values[index]`, each times its weight, over the segments of `ptr`.
-
-        Shape:
-            values: [num_rows, width]
-            index: [num_edges] the row that each edge reads, sorted by segment
-            ptr: [num_segments + 1], or None if each edge is a segment
-            reader: [num_edges] the segment that reads, sorted by the row that is read
-            reader_ptr: [num_rows + 1] where the readers of each row begin, or None if each has one
-            weight: [num_edges] sorted by segment, or None for ones
-            reader_edge: [num_edges] the edge of each reader, sorted by the row that is read
-            returns: [num_segments, width]
-        """
         kept = values if ctx.needs_input_grad[5] else None
         ctx.save_for_backward(index, ptr, reader, reader_ptr, weight, reader_edge, kept)
         if ptr is None:
@@ -173,9 +195,7 @@ class GatherSum(torch.autograd.Function):
         back = None if weight is None else weight.index_select(0, reader_edge)
         if back is not None and torch.is_grad_enabled():  # a second backward looks for the way back
             reader_edge = _inverse(reader_edge)
-        grad_values = GatherSum.apply(  # type: ignore[no-untyped-call]
-            grad, reader, reader_ptr, index, ptr, back, reader_edge
-        )
+        grad_values = sum_gathered(grad, reader, reader_ptr, index, ptr, back, reader_edge)
         grad_weight = None if kept is None else _edge_products(kept, index, grad, ptr)
         return grad_values, None, None, None, None, grad_weight, None
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching.kernels.row_numbers import Classes, row_numbers
 
 
@@ -30,6 +31,7 @@ class Kinds(NamedTuple):
         return column.shape[0]
 
 
+@outside_modes
 def find_kinds(columns: Mapping[str, Tensor], num_rows: int, device: torch.device) -> Kinds:
     """The kinds among some rows: equal rows of codes are of one kind.
 

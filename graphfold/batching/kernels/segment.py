@@ -82,6 +82,8 @@ def segment_max(
         find: what finds the maxima; it need not be differentiable. If not given, scatter_reduce.
     """
     parent = parents(ptr, values.shape[0]) if parent is None else parent
+    if is_transformed():
+        return _plain_max(values, ptr, parent)
     highest: Tensor = _Max.apply(values, ptr, parent, find or _highest)  # type: ignore[no-untyped-call]
     return highest
 
@@ -111,6 +113,15 @@ class _Max(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return _shares(grad, *ctx.saved_tensors), None, None, None
+
+
+def _plain_max(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:
+    """`segment_max` by operations that transforms of torch follow: the mean of the highest rows."""
+    highest = _highest(values.detach(), ptr, parent).index_select(0, parent)
+    is_highest = ~(values.detach() < highest)  # of NaNs, too
+    rows = torch.where(is_highest, values, 0)
+    count = segment_sum(is_highest.to(values.dtype), ptr, parent)
+    return segment_sum(rows, ptr, parent) / count.clamp(min=1)
 
 
 def _highest(values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:

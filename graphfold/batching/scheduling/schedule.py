@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
@@ -83,6 +84,7 @@ class Schedule:
         return ScheduleReport.of(zip(passes, self.passes, strict=True), num_nodes)
 
 
+@outside_modes
 def build_schedule(
     dag: TypedDAG,
     passes: Sequence[Pass],

@@ -137,7 +137,7 @@ class BlockDataset(GraphDataset):
             seed: of the orders.
         """
         sampler = EpochSampler(
-            torch.arange(len(self)),
+            torch.arange(len(self), device="cpu"),
             self.dag.node_ptr.diff(),
             batch_size=batch_size,
             shuffle=shuffle,

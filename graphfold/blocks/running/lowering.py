@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from graphfold._torch import outside_modes
 from graphfold.blocks.constants import FromTensor
 from graphfold.blocks.core import Primitive, Recorder, run
 from graphfold.blocks.inference.types import ResultType, SequenceType, TensorType, TupleType
@@ -87,6 +88,7 @@ class GraphRecorder(Recorder):
         self._output_ends.append(len(self._outputs))
         self._length_ends.append(len(self._lengths))
 
+    @outside_modes
     def build(self) -> TypedDAG:
         """All examples so far."""
         schema = self._types.schema
@@ -94,9 +96,9 @@ class GraphRecorder(Recorder):
         anchors = _long([*self._anchors, num_nodes])
         input_ptr = _long([0, *self._ends])
         input_index = _long(self._inputs)
-        outputs = torch.tensor(self._outputs, dtype=torch.int64).reshape(-1, 4)
-        lengths = torch.tensor(self._lengths, dtype=torch.int64).reshape(-1, 2)
-        batch = torch.repeat_interleave(torch.arange(num_graphs), anchors.diff())
+        outputs = torch.tensor(self._outputs, dtype=torch.int64, device="cpu").reshape(-1, 4)
+        lengths = torch.tensor(self._lengths, dtype=torch.int64, device="cpu").reshape(-1, 2)
+        batch = torch.repeat_interleave(torch.arange(num_graphs, device="cpu"), anchors.diff())
         per_graph = _long([0, *self._output_ends]), _long([0, *self._length_ends])
         columns: dict[str, dict[str, torch.Tensor]] = {s: {} for s in schema.spaces()}
         for op_type, node_type in enumerate(schema.types):
@@ -108,8 +110,8 @@ class GraphRecorder(Recorder):
         slot, number, label = outputs[:, 1:].unbind(1)
         columns[f"relation:{OUTPUTS}"] = {"slot": slot, "number": number, "label": label}
         columns[f"relation:{LENGTHS}"] = {"slot": lengths[:, 0], "length": lengths[:, 1]}
-        file = torch.full((num_graphs,), -1)  # there is none
-        numbers = torch.arange(self._first, self._first + num_graphs)
+        file = torch.full((num_graphs,), -1, device="cpu")  # there is none
+        numbers = torch.arange(self._first, self._first + num_graphs, device="cpu")
         length_of_graph = per_graph[1].diff()
         return TypedDAG(
             schema=schema,
@@ -119,9 +121,9 @@ class GraphRecorder(Recorder):
             batch=batch,
             num_graphs=num_graphs,
             depth=compute_depth(input_ptr, input_index),
-            output_ptr=torch.arange(num_graphs + 1),
+            output_ptr=torch.arange(num_graphs + 1, device="cpu"),
             output_index=anchors[:-1],
-            span=torch.full((num_nodes, 2), -1),
+            span=torch.full((num_nodes, 2), -1, device="cpu"),
             origin=torch.stack([file, torch.zeros_like(file), numbers], 1),
             columns=columns,
             relations={
@@ -278,16 +280,16 @@ def _lower_run(bounds: tuple[int, int]) -> TypedDAG:
 
 def _at(anchors: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """[num_nodes + 1] pointers of edges that all end at the first node of their graph."""
-    per_node = torch.zeros(int(anchors[-1]), dtype=torch.int64)
+    per_node = torch.zeros(int(anchors[-1]), dtype=torch.int64, device="cpu")
     per_node[anchors[:-1]] = counts
     return pointers(per_node)
 
 
 def _column(rows: list[Any], dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     if not rows:
-        return torch.zeros((0, *shape), dtype=dtype)
+        return torch.zeros((0, *shape), dtype=dtype, device="cpu")
     return torch.from_numpy(np.array(rows)).to(dtype)
 
 
 def _long(values: Any) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int64)
+    return torch.tensor(values, dtype=torch.int64, device="cpu")

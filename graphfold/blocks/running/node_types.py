@@ -234,11 +234,11 @@ def widen(dag: TypedDAG, schema: Schema) -> TypedDAG:
                 f"the schema lacks the node type '{node_type.name}', or has another of that name. "
                 "Widen it with the model that lowered the graphs."
             )
-    moved = torch.tensor([number[node_type.name] for node_type in dag.schema.types])
+    moved = torch.tensor([number[node_type.name] for node_type in dag.schema.types], device="cpu")
     columns = dict(dag.columns)
     for node_type in schema.types:
         empty = {
-            column.name: torch.zeros((0, *column.shape), dtype=column.torch_dtype)
+            column.name: torch.zeros((0, *column.shape), dtype=column.torch_dtype, device="cpu")
             for column in node_type.features
         }
         columns.setdefault(f"type:{node_type.name}", empty)

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from graphfold.batching.kernels import gather
 from graphfold.batching.kernels.gather import (
-    GatherSum,
     RowIndex,
     gather_rows,
     gather_sum,
     select_rows,
     sort_readers,
+    sum_gathered,
 )
 from graphfold.batching.kernels.segment import (
     segment_max,
@@ -72,7 +72,7 @@ def test_gather_sum_equals_gather_then_sum_and_differentiates_twice(weighted, mo
     reader, reader_ptr = owner[order], torch.tensor([0, 1, 2, 4, 5])
 
     def run(v: torch.Tensor, w: torch.Tensor | None) -> torch.Tensor:
-        return GatherSum.apply(v, index, ptr, reader, reader_ptr, w, order)
+        return sum_gathered(v, index, ptr, reader, reader_ptr, w, order)
 
     rows = values[index] * weight.unsqueeze(1) if weighted else values[index]
     torch.testing.assert_close(run(values, weight), segment_sum(rows, ptr))

@@ -50,7 +50,7 @@ class Trial(ABC):
 
     def __init__(self, cell: Cell, signature: Signature, size: int, most: int) -> None:
         self.cell, self.signature, self.size = cell, signature, size
-        self._generator = torch.Generator().manual_seed(size + most)
+        self._generator = torch.Generator("cpu").manual_seed(size + most)
         self._given: list[Tensor] = []
         # What earlier passes computed, also of fields that this one writes.
         widths = dict(signature.fields)
@@ -78,7 +78,7 @@ class Trial(ABC):
 
     def numbers(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Made-up numbers of both signs."""
-        found = torch.randn(shape, generator=self._generator, dtype=torch.float64)
+        found = torch.randn(shape, generator=self._generator, dtype=torch.float64, device="cpu")
         return found.to(self.signature.device, dtype)
 
     def _x(self) -> NodeInput:
