@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,9 +14,11 @@ from graphfold.dag import TypedDAG
 from graphfold.errors import KindError, ShapeError, kind_of
 
 
-@dataclass(frozen=True, eq=False)
 class Batch:
     """The input of a model: graphs and their plan.
+
+    It is no dataclass, so that loops such as Lightning's, which look for tensors in dataclasses,
+    hand it on as it is; models convert its columns themselves.
 
     Args:
         dag: the graphs.
@@ -27,13 +28,16 @@ class Batch:
         ShapeError: if the schedule was built for other graphs; it is not looked at on a GPU.
     """
 
-    dag: TypedDAG
-    schedule: Schedule
+    def __init__(self, dag: TypedDAG, schedule: Schedule) -> None:
+        self.dag, self.schedule = dag, schedule
+        self.require_schedule()
 
-    def __post_init__(self) -> None:
-        self._require_schedule_of(self.dag)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dag!r})"
 
-    def _require_schedule_of(self, dag: TypedDAG) -> None:
+    def require_schedule(self) -> None:
+        """Raises ShapeError unless the schedule is that of the graphs, as they are now."""
+        dag = self.computed.dag
         if dag.op_type.is_cpu and dag.structure != self.schedule.structure:
             raise ShapeError(
                 f"the schedule was built for other graphs than these {dag.num_graphs} with "
@@ -65,7 +69,6 @@ class Batch:
         return self.map_tensors(lambda tensor: tensor.pin_memory())
 
 
-@dataclass(frozen=True, eq=False)
 class LoweredBatch(Batch):
     """A batch of a model that makes graphs of its own, one for each graph of the data.
 
@@ -73,18 +76,19 @@ class LoweredBatch(Batch):
     `lowered`.
 
     Args:
+        dag: the graphs of the data.
+        schedule: the plan of `lowered`.
         lowered: the graphs that the model computes.
     """
 
-    lowered: TypedDAG
-
-    def __post_init__(self) -> None:
-        self._require_schedule_of(self.lowered)
+    def __init__(self, dag: TypedDAG, schedule: Schedule, lowered: TypedDAG) -> None:
+        self._computed = Batch(lowered, schedule)  # which requires the schedule
+        self.dag, self.schedule, self.lowered = dag, schedule, lowered
 
     @property
     def computed(self) -> Batch:
         """The graphs that the model runs, with their plan."""
-        return Batch(self.lowered, self.schedule)
+        return self._computed
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> LoweredBatch:
         """A copy with `function` applied to every tensor."""

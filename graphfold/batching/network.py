@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from graphfold._torch import refuse_script, uncompiled
+from graphfold._torch import is_faking, refuse_script, uncompiled
 from graphfold.batching.batch import Batch, require_batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import (
@@ -23,7 +23,14 @@ from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
 from graphfold.batching.states import States
 from graphfold.dag import Schema
-from graphfold.errors import ConfigError, KindError, ShapeError, did_you_mean, kind_of
+from graphfold.errors import (
+    ConfigError,
+    EngineError,
+    KindError,
+    ShapeError,
+    did_you_mean,
+    kind_of,
+)
 
 ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
@@ -174,13 +181,19 @@ class Network(nn.Module):
         forget_programs(cell for by_type in self.cells for _, cell in _each(by_type))
 
     def _check_inputs(self, batch: Batch, x: object) -> None:
-        """Refuses other objects, a schedule of other passes, and absent states of other widths."""
+        """Refuses other objects, a schedule of other passes or graphs, and odd absent states."""
         require_batch(batch, "Give Batch(dag, build_schedule(dag, network.passes))")
         if not isinstance(x, Mapping):
             raise KindError(
                 f"x is {kind_of(x)}, but a mapping of type names to inputs is needed. Give "
                 f"a tensor [num_nodes_of_type, width] for each of {', '.join(self._op_types)}."
             )
+        if is_faking():
+            raise EngineError(
+                "a network cannot run under FakeTensorMode: its computation depends on the numbers "
+                "that its plan is made of. Leave the mode before the network is called."
+            )
+        batch.require_schedule()
         if batch.schedule.built_for != self.passes:
             raise ConfigError(
                 f"the schedule was built for the passes {list(batch.schedule.built_for)}, but the "

@@ -23,7 +23,7 @@ from graphfold.batching.engine.pass_inputs import (
     as_many,
     check_rows,
     parts,
-    require_device,
+    require_numbers,
 )
 from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_random
 from graphfold.batching.engine.rounds import make_rounds, select
@@ -65,7 +65,7 @@ class RunInputs:
 
     def __post_init__(self) -> None:
         for name, value in self.shared.items():
-            require_device(value, self.batch, f"shared['{name}']")
+            require_numbers(value, self.batch, f"shared['{name}']")
 
     def num_nodes(self, op_type: int) -> int:
         """The number of nodes of a type."""
@@ -97,9 +97,9 @@ class RunInputs:
         check_rows(x, num_rows, name, "x['{owner}']", OF_NODES)
         device = self.batch.dag.op_type.device
         for part, value in parts(x):
-            if value.device != device:
+            if value.device != device or type(value) is not Tensor:
                 part_name = f"['{part}']" if part else ""
-                require_device(value, self.batch, f"x['{name}']{part_name}")
+                require_numbers(value, self.batch, f"x['{name}']{part_name}")
         return x if sources is None or is_of_sources else select(x, sources[op_type].node)
 
     def nodes(self, op_type: int) -> Tensor:
@@ -267,9 +267,11 @@ class RowRun:
         try:
             with NativeLinear():
                 found: NodeInput = cell.before(x)
-        except RuntimeError:  # torch does not say whose parameter is on another device
+        except RuntimeError:  # torch does not say which tensor is elsewhere, or has no memory
             for parameter in cell.parameters():
-                require_device(parameter, self.batch, f"the parameter of {type(cell).__name__}")
+                require_numbers(parameter, self.batch, f"the parameter of {type(cell).__name__}")
+            for name, value in parts(x):
+                require_numbers(value, self.batch, " ".join(["the input", name]).strip())
             raise
         return as_many(found, self.inputs.num_sources(op_type), cell, "before")
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from graphfold._torch import is_fake
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import describe
@@ -137,8 +138,8 @@ def _name_of(owner: Cell | str) -> str:
     return owner if isinstance(owner, str) else describe(owner)
 
 
-def require_device(value: Tensor, batch: Batch, what: str) -> None:
-    """Raises EngineError if a tensor is somewhere else than the graphs.
+def require_numbers(value: Tensor, batch: Batch, what: str) -> None:
+    """Raises EngineError unless a tensor has numbers, and where the graphs are.
 
     Native code would read memory that is not there. A number on the CPU is fine, as it is in torch.
 
@@ -147,11 +148,21 @@ def require_device(value: Tensor, batch: Batch, what: str) -> None:
         batch: the graphs.
         what: the name of the tensor, for the message.
     """
+    if is_fake(value):
+        raise EngineError(
+            f"{what} is a fake tensor, which has no numbers to compute with. Make it outside of "
+            "FakeTensorMode."
+        )
     device = batch.dag.op_type.device
     if value.device != device and (value.dim() or not value.is_cpu):
         raise EngineError(
             f"{what} is on {value.device}, but the batch is on {device}. Move all of them to one "
             "device: model.to(device), batch.to(device) and the inputs."
+        )
+    if value.numel() and not value.untyped_storage().nbytes():
+        raise EngineError(
+            f"the memory of {what} has been freed: its storage has 0 bytes. Restore it before the "
+            "network runs."
         )
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from graphfold._torch import is_transformed
+from graphfold._torch import is_fake, is_transformed, outside_modes
 from graphfold.batching.backends.native import NativeBackend
 from graphfold.batching.backends.torch_memory import TorchBackend
 from graphfold.batching.backends.triton import TritonBackend
@@ -87,7 +87,6 @@ class Choice(NamedTuple):
         return f"as it is ({reason})"
 
 
-_KNOWN: WeakKeyDictionary[Cell, dict[tuple[str, Signature], Known]] = WeakKeyDictionary()
 #: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
 #: that is loaded or made again.
 _OF_FORM: dict[tuple[str, Signature, Hashable], Known] = {}
@@ -95,6 +94,16 @@ _OF_FORM: dict[tuple[str, Signature, Hashable], Known] = {}
 MAX_FORMS = 256
 _SAID: set[tuple[str, str]] = set()
 _COMPILING = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """The thread that holds the lock does not exist in a forked child."""
+    global _COMPILING
+    _COMPILING = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing is forked
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def runs_first(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -235,7 +244,7 @@ def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
 def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
     """The result of compiling a cell, which is compiled now if it is new or has changed."""
     key = backend.name, signature
-    known = _KNOWN.get(cell, {}).get(key)
+    known = _programs_of(cell).get(key)
     if known is not None and (known.watch is None or known.watch.is_unchanged()):
         return known
     with _COMPILING:
@@ -244,8 +253,14 @@ def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]
             found = found._replace(retries=known.retries + 1)
             if found.retries >= MAX_RETRIES:
                 found = found._replace(watch=None)
-        _remember(_KNOWN.setdefault(cell, {}), key, found, MAX_KNOWN)
+        _remember(_programs_of(cell), key, found, MAX_KNOWN)
         return found
+
+
+def _programs_of(cell: Cell) -> dict[tuple[str, Signature], Known]:
+    """What is remembered of a cell."""
+    programs: dict[tuple[str, Signature], Known] = vars(cell)["_programs"]
+    return programs
 
 
 def _remember(known: dict[Any, Known], key: Hashable, found: Known, most: int) -> None:
@@ -261,7 +276,7 @@ def forget_programs(cells: Iterable[Cell]) -> None:
     with _COMPILING:
         _OF_FORM.clear()
         for cell in cells:
-            _KNOWN.pop(cell, None)
+            _programs_of(cell).clear()
 
 
 class _Signatures:
@@ -332,29 +347,33 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
     return found._replace(watch=watch)
 
 
+@outside_modes  # tracing and trying are no part of the run
 def _compile_anew(
     cell: Cell, signature: Signature, backend: Backend, trial: type[Trial], watch: Watch
 ) -> Known:
     before = watch.snapshot()
-    # Tracing and trying are no part of the run: they draw no numbers and leave no gradients.
-    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        try:
-            compiled = compile_cell(cell, signature, backend)
-            check(cell, compiled, signature, trial)
-            if not watch.is_unchanged():
-                raise Untraceable("it changes what it reads, such as an attribute, while it runs")
-        except Untraceable as reason:
-            before.restore()
-            return Known(None, str(reason), is_traced=isinstance(reason, Unwritable))
-        except BaseException:
-            before.restore()
-            raise
+    try:
+        compiled = compile_cell(cell, signature, backend)
+        check(cell, compiled, signature, trial)
+        if not watch.is_unchanged():
+            raise Untraceable("it changes what it reads, such as an attribute, while it runs")
+    except Untraceable as reason:
+        before.restore()
+        return Known(None, str(reason), is_traced=isinstance(reason, Unwritable))
+    except BaseException:
+        before.restore()
+        raise
     return Known(compiled)
 
 
 def _require_on(cell: Cell, device: torch.device) -> None:
     """Raises EngineError if a parameter or buffer of a cell is somewhere else than the batch."""
     for name, tensor in (*cell.named_parameters(), *cell.named_buffers()):
+        if is_fake(tensor):
+            raise EngineError(
+                f"{type(cell).__name__}.{name} is a fake tensor, which has no numbers to compute "
+                "with. Make the model outside of FakeTensorMode."
+            )
         if tensor.device != device and tensor.dim():  # torch takes numbers from the CPU
             raise EngineError(
                 f"{type(cell).__name__}.{name} is on {tensor.device}, but the batch is on "

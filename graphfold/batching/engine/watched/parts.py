@@ -22,8 +22,8 @@ from graphfold.batching.engine.watched.kinds import (
     shows_its_state,
 )
 
-#: What every module has; of these only the mode and what it registers is looked at.
-_COMMON = frozenset(vars(nn.Module())) - {"training"}
+#: What every module has, or every cell; of these only the mode and what it registers is looked at.
+_COMMON = frozenset({*vars(nn.Module()), "_programs"}) - {"training"}
 #: Containers, that first which derives from another.
 _MAPPINGS: tuple[Any, ...] = (OrderedDict, dict, types.MappingProxyType)
 _CONTAINERS: tuple[Any, ...] = (*_MAPPINGS, list, tuple, set, frozenset, deque)
