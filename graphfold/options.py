@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import re
 import types
@@ -177,6 +178,33 @@ def make_section(kind: type[Section], values: Mapping[str, Any]) -> Section:
             value = value if is_list else value[0]
         arguments[key] = value
     return kind(**arguments)
+
+
+def refuse_unread(option: str, value: Any, default: Any, beside: str, remedy: str) -> None:
+    """Refuses a value that nothing reads beside the other options.
+
+    Args:
+        option: the name of the option.
+        value: its value.
+        default: the value that asks for nothing, which is allowed.
+        beside: the other option under which it is not read, such as "data.split=random".
+        remedy: what to do instead, without a full stop.
+
+    Raises:
+        ConfigError: if the value is another than the default.
+    """
+    if as_written(value) != as_written(default):
+        raise ConfigError(
+            f"{option}={as_written(value)} is not read with {beside}. {remedy}, or leave {option} "
+            f"at {as_written(default)}."
+        )
+
+
+def as_written(value: Any) -> str:
+    """A value as a config has it."""
+    if isinstance(value, str | Path):
+        return str(value)
+    return json.dumps(list(value) if _is_list(value) else value, default=str)
 
 
 def is_number(value: Any) -> bool:

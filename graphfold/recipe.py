@@ -45,6 +45,7 @@ from graphfold.training.console import describe_data, describe_positive, metrics
 from graphfold.training.loop.checks import (
     LOOKED_AT,
     check_measured,
+    refuse_unread_options,
     warn_of_batch_dependence,
     warn_of_leak,
 )
@@ -234,6 +235,7 @@ def start_run(
     warn_of_leak(data)
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
+    refuse_unread_options(decided, first, len(data.split.val))
     warn_of_batch_dependence(first.model, data.select(data.split.train[:LOOKED_AT], encoded=True))
     of_graphs = first.model.head.level == "graph"
     check_measured(first.model, data.chunks("train", encoded=True, facts=of_graphs))

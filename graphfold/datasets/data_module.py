@@ -19,7 +19,13 @@ from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
-from graphfold.datasets.splits.split_records import Records, check_split, find_split, split_records
+from graphfold.datasets.splits.split_records import (
+    Records,
+    check_parts_given,
+    check_split,
+    find_split,
+    split_records,
+)
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.datasets.storage.packing import PackedCorpus, join, pack_files, refuse_empty
@@ -27,6 +33,7 @@ from graphfold.datasets.words.contextual import require_transformers
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
+from graphfold.options import refuse_unread
 
 if TYPE_CHECKING:
     from graphfold.batching import Pass
@@ -107,10 +114,10 @@ class DataModule:
         """
         if self._is_prepared:
             return
-        settings = self.settings
-        if state is None and settings.split is not None:
-            find_split(settings.split)  # before any work
+        settings = self._split_settings() if state is None else self.settings  # before any work
         self._infer_options()
+        if state is None:
+            self._refuse_unread_words()
         files, dag = self._read()
         if state is None:
             counts = [file.num_records for file in self.files]
@@ -356,9 +363,28 @@ class DataModule:
         options = self.source.options.items()
         return {key: value for key, value in options if self._options.get(key) != value}
 
+    def _split_settings(self) -> DataSettings:
+        """The settings for a new split: by default, that which the user gives."""
+        settings, option = self.settings, self.source.divided_by
+        check_parts_given(settings, option)
+        if settings.split is not None:
+            find_split(settings.split)
+        return replace(settings, split="given") if settings.split is None and option else settings
+
     def _infer_options(self) -> None:
         files = self.source.files(self.root, self.cache_dir)
         self.source = self.source.with_inferred_options(files)
+
+    def _refuse_unread_words(self) -> None:
+        """Raises ConfigError for options of words if the records have none."""
+        if not FeatureSpec.learns_words(self.source.spec.make().schema):
+            options, remedy = ("min_count", "max_vocabulary", "lowercase"), "Give data with words"
+            self._refuse_unread(options, f"the adapter {self.source.spec.name}", remedy)
+
+    def _refuse_unread(self, options: Sequence[str], beside: str, remedy: str) -> None:
+        for name in options:
+            value, default = getattr(self.settings, name), getattr(DataSettings, name)
+            refuse_unread(f"data.{name}", value, default, beside, remedy)
 
     def _find_words(self) -> tuple[str, str] | None:
         """The node type and the column of the words, where a setting asks for them."""
@@ -366,6 +392,9 @@ class DataModule:
             raise ConfigError("data.encoder_layers is empty. Name a layer, such as -1.")
         if self.settings.encoder is not None:
             require_transformers()
+        else:
+            options = ("encoder_layers", "encoder_join", "encoder_pieces")
+            self._refuse_unread(options, "data.encoder=null", "Name an encoder")
         names = ("vectors", "characters", "encoder")
         asked = [f"data.{name}" for name in names if getattr(self.settings, name)]
         if not asked:

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from graphfold.errors import ConfigError, GraphfoldError
 from graphfold.files import write_json, write_text
 from graphfold.metrics.registry import find_metric
+from graphfold.options import as_written
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import (
     Sources,
@@ -249,8 +250,8 @@ def _one_per_fold(job: list[str], sources: Sources) -> list[list[str]]:
     repeats = {"kfold": 1, "repeated_kfold": data.num_repeats}.get(str(data.split))
     if repeats is None:
         raise ConfigError(
-            f"--all-folds needs a split into folds, but data.split is '{data.split}'. Add "
-            "data.split=repeated_kfold, or kfold."
+            f"--all-folds needs a split into folds, but data.split is '{as_written(data.split)}'. "
+            "Add data.split=repeated_kfold, or kfold."
         )
     return [[*job, f"data.fold={fold}"] for fold in range(repeats * data.num_folds)]
 

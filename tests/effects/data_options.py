@@ -261,7 +261,8 @@ def _(lab):
     for split in ("random", "kfold"):
         divided = {}
         for groups in ("none", "molecule", "scaffold", "butina"):
-            found = parts(molecules(lab, split=split, groups=groups, num_folds=3))
+            folds = {"num_folds": 3} if split == "kfold" else {}
+            found = parts(molecules(lab, split=split, groups=groups, **folds))
             place = {number: part for part, numbers in found.items() for number in numbers}
             divided[groups] = any(len({place[m + 10 * k] for k in range(3)}) > 1 for m in range(10))
         assert divided == {"none": True, "molecule": False, "scaffold": False, "butina": False}

@@ -82,10 +82,10 @@ def _(graphs):
             assert [c.name for c in dag.schema.graph_targets] == targets
 
 
-@row.nothing("descriptors.ignore_columns", "the targets are computed, so no column is one")
+@row.refused("descriptors.ignore_columns", "the targets are computed, so no column is one")
 def _(graphs):
-    plain = graphs("descriptors", TABLE, "a.csv")
-    assert equal(plain, graphs("descriptors", TABLE, "a.csv", ignore_columns=["y"]))
+    with pytest.raises(ConfigError, match="ignore_columns=.* is not read with a list of target_c"):
+        graphs("descriptors", TABLE, "a.csv", ignore_columns=["y"])
 
 
 @row.refused(both("longest_smiles"), "a SMILES of more characters")

@@ -18,7 +18,7 @@ from graphfold.datasets.settings import Paths
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
-from graphfold.options import option_faults, parameters
+from graphfold.options import option_faults, parameters, refuse_unread
 from graphfold.registry import ADAPTERS
 
 
@@ -62,12 +62,26 @@ class DataSource:
                     f"{', '.join(PARTS)}."
                 )
         self._refuse_unknown_options()
+        if isinstance(self.path, Mapping):
+            remedy = "Give all records as a list of files"
+            column = self.spec.options.get("split_column")
+            refuse_unread("data.split_column", column, None, "a file for each part", remedy)
+        if self.corpus is None:
+            beside, remedy = f"data.adapter={self.adapter}", "Set data.corpus"
+            refuse_unread("data.variant", self.variant, None, beside, remedy)
         self.spec.make()
 
     @cached_property
     def spec(self) -> AdapterSpec:
         """The adapter with its options."""
         return self._with_options(self._default_spec())
+
+    @property
+    def divided_by(self) -> str | None:
+        """The option by which the user says the part of each record, if one does."""
+        if isinstance(self.path, Mapping):
+            return "data.path"
+        return "data.split_column" if self.options.get("split_column") else None
 
     def files(self, root: Path, cache_dir: Path, every_variant: bool = False) -> list[DataFile]:
         """The files to read.
@@ -139,7 +153,11 @@ class DataSource:
         """The spec with those of the user's options that are the adapter's."""
         known = parameters(ADAPTERS.find(spec.name))
         own = {key: value for key, value in self.options.items() if key in known}
-        return AdapterSpec(spec.name, {**spec.options, **own})
+        options = {**spec.options, **own}
+        if "target_columns" in own and "units" in spec.options and "units" not in own:
+            names = own["target_columns"]  # others than those of the corpus, or some of them
+            options["units"] = {k: u for k, u in spec.options["units"].items() if k in names}
+        return AdapterSpec(spec.name, options)
 
     def _maker_options(self, maker: str) -> dict[str, Any]:
         names = parameters(_function(maker))
@@ -156,6 +174,9 @@ class DataSource:
                 key: Path() for key in ("cache_dir", "root") if key in parameters(make)
             }
             faults += option_faults(f"corpus {corpus.name}", make, {**places, **own})
+            for key, value in own.items() if self.path is not None else ():
+                default = parameters(make)[key].default
+                refuse_unread(f"data.{key}", value, default, "data.path", "Leave data.path out")
             known += [key for key in parameters(make) if key not in places]
         faults += [
             f"data has no option '{key}'.{did_you_mean(key, [*known, *self.siblings])} With the "

@@ -150,6 +150,11 @@ class FeatureSpec:
         return is_float or bool(_string_features(schema))
 
     @staticmethod
+    def learns_words(schema: Schema) -> bool:
+        """True if some strings of nodes or edges get a vocabulary."""
+        return bool(_string_features(schema))
+
+    @staticmethod
     def fit(
         train: TypedDAG | Iterable[TypedDAG],
         min_count: int = 1,

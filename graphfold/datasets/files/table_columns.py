@@ -33,12 +33,12 @@ def positive_of(positive: Positive, target: str) -> str | None:
     return None if positive is None else class_name(positive)
 
 
-def refuse_unknown_targets(positive: Positive, targets: Sequence[str]) -> None:
-    """Raises ConfigError for a mapping that names what is no target."""
-    for name in positive if isinstance(positive, Mapping) else ():
+def refuse_unknown_targets(option: str, value: object, targets: Sequence[str]) -> None:
+    """Raises ConfigError for an option that is a mapping and names what is no target."""
+    for name in value if isinstance(value, Mapping) else ():
         if name not in targets:
             raise ConfigError(
-                f"data.positive names '{name}', which is no target.{did_you_mean(name, targets)} "
+                f"data.{option} names '{name}', which is no target.{did_you_mean(name, targets)} "
                 f"The targets are: {', '.join(targets) or 'none'}."
             )
 

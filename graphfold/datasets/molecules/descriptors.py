@@ -13,6 +13,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.dag import Column
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.options import as_written, refuse_unread
 
 #: The largest count that a fingerprint keeps: it is stored in a byte.
 LARGEST_COUNT = 255
@@ -58,6 +59,14 @@ class Descriptors:
                 f"morgan_radius is {morgan_radius} and fingerprint_size {fingerprint_size}. Give a "
                 "radius from 0 on and a size from 1 on."
             )
+        counts = [name for name in names if name != "rdkit2d"]
+        for option, value, default, readers in (
+            ("morgan_radius", morgan_radius, 2, [name for name in counts if name == "morgan"]),
+            ("fingerprint_size", fingerprint_size, 2048, counts),
+        ):
+            if not readers:
+                beside, remedy = f"descriptors={as_written(names)}", "Add morgan to descriptors"
+                refuse_unread(option, value, default, beside, remedy)
         self.names = tuple(names)
         self.morgan_radius = morgan_radius
         self.fingerprint_size = fingerprint_size

@@ -46,6 +46,7 @@ from graphfold.datasets.readers.bracket_tree import (
     write_tree,
 )
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
+from graphfold.options import refuse_unread
 
 _BRACKET = re.compile(r"[()]")
 _BLANKS = " \t"
@@ -199,7 +200,8 @@ class BracketsAdapter(Adapter):
         num_classes: labels are integers from 0 to `num_classes - 1`, one on every node; None for
             labels of any kind.
         labels: whether labels of any kind are a "feature" of the nodes or their "target"; a target
-            may be missing, `_` or `?`.
+            may be missing, `_` or `?`. None for target under `num_classes` or `classes`, and else
+            feature.
         label_names: the labels that are targets, in the order of their codes; by default, those in
             the files in alphabetical order.
         classes: class -> the labels that are it, such as {negative: [0, 1], positive: [3, 4]}; a
@@ -228,7 +230,7 @@ class BracketsAdapter(Adapter):
     def __init__(
         self,
         num_classes: int | None = None,
-        labels: Literal["feature", "target"] = "feature",
+        labels: Literal["feature", "target"] | None = None,
         label_names: Sequence[str] | None = None,
         classes: Mapping[str, Sequence[str | int]] | None = None,
         binarize: bool = False,
@@ -260,6 +262,15 @@ class BracketsAdapter(Adapter):
                 "collapsed_label=joined makes labels such as S+VP, which num_classes and classes "
                 "do not have. Set collapsed_label=top, or leave it out."
             )
+        if merges:
+            beside = f"{'classes' if num_classes is None else 'num_classes'}, of targets"
+            refuse_unread("labels", labels or "target", "target", beside, "Leave that out")
+        if not binarize:
+            remedy = "Set binarize=true"
+            refuse_unread("branching", branching, "right", "binarize=false", remedy)
+        if not collapse_unary:
+            beside, remedy = "collapse_unary=false", "Set collapse_unary=true"
+            refuse_unread("collapsed_label", collapsed_label, None, beside, remedy)
         self.joins = collapse_unary and not merges and collapsed_label != "top"
         self.binarize = binarize
         self.branching = branching
@@ -448,7 +459,7 @@ class BracketsAdapter(Adapter):
 
 def _names(
     num_classes: int | None,
-    labels: str,
+    labels: str | None,
     label_names: Sequence[str] | None,
     classes: Mapping[str, Any] | None,
 ) -> tuple[str, ...] | None:

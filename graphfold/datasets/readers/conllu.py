@@ -39,6 +39,7 @@ from graphfold.datasets.readers.conllu_sentence import (
     read_sentence,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
+from graphfold.options import refuse_unread
 
 
 def sentence_text(item: Any) -> Any:
@@ -199,6 +200,9 @@ class ConlluAdapter(Adapter):
         self.is_enhanced = relation_column == "deps"
         self.tree = tree
         _refuse_target(target, labels, self.is_enhanced)
+        if tree == "chain" and target != "deprel" and not self.is_enhanced:
+            remedy = "Set relation_column=deps or target=deprel"
+            refuse_unread("subtypes", subtypes, True, "tree=chain, without relations", remedy)
         self.features = tuple(features)
         self.subtypes = subtypes
         self.target = target

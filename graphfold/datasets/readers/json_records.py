@@ -106,7 +106,7 @@ class JsonAdapter(Adapter):
                     "there is none. Set data.target."
                 )
             return []
-        refuse_unknown_targets(self.positive, [self.target.name])
+        refuse_unknown_targets("positive", self.positive, [self.target.name])
         if self.task == "regression" and (names or self.positive is not None):
             raise ConfigError(
                 "data.class_names and data.positive are for classes, but data.task is regression. "

@@ -37,6 +37,7 @@ from graphfold.datasets.molecules.table_columns import (
     open_targets,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, shortened
+from graphfold.options import refuse_unread
 from graphfold.registry import FEATURE_SETS
 
 
@@ -129,12 +130,22 @@ class SmilesAdapter(Adapter):
         ignore_columns: Sequence[str] | str = (),
     ) -> None:
         self.open_targets = open_targets(target_columns, listed(ignore_columns))
+        if self.open_targets is None:
+            remedy = "Set target_columns to all or a pattern"
+            ignored = listed(ignore_columns)
+            refuse_unread("ignore_columns", ignored, (), "a list of target_columns", remedy)
+        if not extra_columns:
+            remedy = "Name columns in extra_columns"
+            refuse_unread("fill_missing", fill_missing, False, "extra_columns=[]", remedy)
         names = () if self.open_targets is not None else listed(target_columns)
         of_atoms, of_bonds = listed(atom_target_columns), listed(bond_target_columns)
         self.positive, self.task = positive, task
         self.classes = self._find_classes(
             class_names or {}, (*names, *of_atoms, *of_bonds), num_classes
         )
+
+        if self.open_targets is None:
+            refuse_unknown_targets("units", units, (*names, *of_atoms, *of_bonds))
 
         def target(name: str) -> TableTarget:
             unit, own = (units or {}).get(name), self.classes.get(name, ())
@@ -178,7 +189,7 @@ class SmilesAdapter(Adapter):
         """
         known = targets if self.open_targets is None else None
         if known is not None:
-            refuse_unknown_targets(self.positive, known)
+            refuse_unknown_targets("positive", self.positive, known)
         if self.positive is not None and self.task != "classification":
             raise ConfigError(
                 "data.positive is for classes. Leave it out, or set data.task=classification."
@@ -234,17 +245,29 @@ class SmilesAdapter(Adapter):
 
         Only targets that are listed may be text.
         """
+        self._refuse_unread(paths)
         if self.open_targets is not None:
             tables = map(self.open_table, paths)
             names = self.open_targets.find(tables, self.columns, self.classes)
-            refuse_unknown_targets(self.positive, names)
-            return {"target_columns": names}
+            refuse_unknown_targets("positive", self.positive, names)
+            return {"target_columns": names, "ignore_columns": []}
         found = self.columns.class_names(map(self.open_table, paths))
         for target in self.columns.targets:
             if target.name not in self.classes:
                 numbers = [str(code) for code in range(target.num_classes or 2)]
                 positive_last(found.get(target.name, numbers), self.positive, target.name)
         return {"class_names": {**self.classes, **found}} if found else {}
+
+    def _refuse_unread(self, paths: Sequence[Path]) -> None:
+        """Raises ConfigError for options of tables that no table of this kind reads."""
+        if not self.header and all(open_table(path).header_line is None for path in paths):
+            remedy = "Give a CSV or TSV file"
+            refuse_unread("header", False, True, f"files such as {paths[0].name}", remedy)
+        if self.columns.text != "smiles":
+            columns = {self.open_table(path).smiles_column for path in paths}
+            if not columns & {None, self.columns.text}:
+                beside, remedy = f"files such as {paths[0].name}", "Give another kind of table"
+                refuse_unread("smiles_column", self.columns.text, "smiles", beside, remedy)
 
     def notes(self, dag: TypedDAG) -> list[str]:
         """The number of molecules with dummy atoms, which are read as atoms of no element."""

@@ -36,6 +36,7 @@ from graphfold.datasets.splits.split_ways import (
 )
 from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.errors import ConfigError, did_you_mean
+from graphfold.options import refuse_unread
 from graphfold.registry import import_home, is_path
 
 
@@ -105,7 +106,7 @@ SplitFunction: TypeAlias = Callable[[Records, DataSettings], Split]
 
 #: The splits by name.
 SPLITS: Mapping[str, SplitFunction] = {
-    "given": lambda records, s: given_split(records.given, [1] * len(records), s.fractions, s.seed),
+    "given": lambda records, s: _given(records, s),
     "random": lambda records, s: random_split(
         len(records), s.fractions, s.seed, records.group_keys(s.groups)
     ),
@@ -132,12 +133,22 @@ SPLITS: Mapping[str, SplitFunction] = {
     ),
 }
 
-#: Those that keep groups of records together.
-GROUPED = ("random", "hash", "kfold", "repeated_kfold")
+#: Setting -> the splits that read it; a function of the user's may read all of them.
+READERS: Mapping[str, Sequence[str]] = {
+    "groups": ("random", "hash", "kfold", "repeated_kfold"),
+    "num_folds": ("kfold", "repeated_kfold"),
+    "fold": ("kfold", "repeated_kfold"),
+    "num_repeats": ("repeated_kfold",),
+    "stratify_by": ("stratified",),
+}
 
 
 def check_split(settings: DataSettings) -> None:
-    """Raises ConfigError, with the nearest name, if there is no such split or no such group."""
+    """Checks the names of split and groups, and that the split reads what is set for it.
+
+    Raises:
+        ConfigError: with the nearest name if there is none; or for a setting of another split.
+    """
     name, groups = settings.split, (NONE, *GROUPINGS)
     if name is not None and not is_path(name) and name not in SPLITS:
         raise ConfigError(
@@ -149,17 +160,46 @@ def check_split(settings: DataSettings) -> None:
             f"data.groups is '{settings.groups}'.{did_you_mean(settings.groups, groups)} Use one "
             f"of {', '.join(groups)}."
         )
-    if name is not None:
-        _check_grouped(name, settings.groups)
+    _refuse_unread(settings, name or "random")
 
 
-def _check_grouped(name: str, groups: str) -> None:
-    """Raises ConfigError if there are to be groups and the split of this name has none."""
-    if groups != NONE and name in SPLITS and name not in GROUPED:
-        raise ConfigError(
-            f"data.groups={groups} is for data.split={', '.join(GROUPED)}, not for {name}."
-            " Choose one of these, or data.groups=none."
-        )
+def check_parts_given(settings: DataSettings, option: str | None) -> None:
+    """Refuses a split that would divide anew what the user has divided.
+
+    Args:
+        settings: the settings.
+        option: the option that says which part a record is in, see `DataSource.divided_by`.
+
+    Raises:
+        ConfigError: if the split does not read that option.
+    """
+    name = settings.split
+    if option is None or name in (None, "given") or name not in SPLITS:
+        return
+    instead = "give a list of files" if option == "data.path" else f"leave {option} out"
+    raise ConfigError(
+        f"{option} says which records are train, val and test, and data.split={name} does not read "
+        f"it. Set data.split=given, or {instead}."
+    )
+
+
+def _refuse_unread(settings: DataSettings, name: str) -> None:
+    """Raises ConfigError for a setting that the split of this name does not read."""
+    for option, splits in READERS.items():
+        if name in SPLITS and name not in splits:
+            value, default = getattr(settings, option), getattr(DataSettings, option)
+            remedy = f"Set data.split={' or '.join(splits)}"
+            refuse_unread(f"data.{option}", value, default, f"data.split={name}", remedy)
+
+
+def _given(records: Records, settings: DataSettings) -> Split:
+    """The parts that are given; the fractions only say how much of train becomes val."""
+    given, fractions = records.given, settings.fractions
+    if "val" in given:
+        remedy = "Leave the val part out"
+        beside = "data.split=given and a val part"
+        refuse_unread("data.fractions", fractions, DataSettings.fractions, beside, remedy)
+    return given_split(given, [1] * len(records), fractions, settings.seed)
 
 
 def _val_share(settings: DataSettings) -> float:
@@ -200,7 +240,7 @@ def split_records(records: Records, settings: DataSettings) -> Split:
         DataError: if there are too few records for it.
     """
     name = settings.split or ("given" if "train" in records.given else "random")
-    _check_grouped(name, settings.groups)
+    _refuse_unread(settings, name)
     split = find_split(name)(records, settings)
     if not isinstance(split, Split):
         raise ConfigError(f"data.split={name} returns a {type(split).__name__}. Return a Split.")

@@ -241,9 +241,9 @@ def given_split(
         given = ", ".join(name for name in PARTS if name in part) or "none"
         raise DataError(
             f"data.split=given needs files for train, but the parts given are: {given}. Use "
-            "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold), or set "
-            ""
-            "data.split_column for a table that says train, val or test.",
+            "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold), name a "
+            "file for train in data.path, or set data.split_column for a table that says train, "
+            "val or test.",
         )
     notes = []
     shares = check_fractions(fractions)

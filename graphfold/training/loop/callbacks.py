@@ -42,6 +42,8 @@ class EarlyStopping(Callback):
         divergence_threshold: a value that is bad enough to end at once.
     """
 
+    reads_validation = True
+
     def __init__(
         self,
         patience: int = 3,

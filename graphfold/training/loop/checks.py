@@ -10,22 +10,28 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Network, States
 from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
-from graphfold.errors import DataError
+from graphfold.errors import ConfigError, DataError
 from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.dropout import drops_out
 from graphfold.layers.normalisation import is_batch_norm
+from graphfold.options import refuse_unread
+from graphfold.training.config.training_config import CalibrationSettings, TrainingConfig
 from graphfold.training.process.process import capture_generators, restore_generators
+
+if TYPE_CHECKING:
+    from graphfold.training.loop.loop import Loop
 
 
 def warn_of_leak(data: DataModule) -> None:
@@ -76,6 +82,58 @@ def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
                 "and its predictions mean nothing.",
                 stacklevel=2,
             )
+
+
+def refuse_unread_options(config: TrainingConfig, loop: Loop, num_val: int) -> None:
+    """Refuses options of training that nothing reads with this head and these data.
+
+    Args:
+        config: the configuration of a new run.
+        loop: its loop, with the model.
+        num_val: the number of validation records.
+
+    Raises:
+        ConfigError: naming the first of them.
+    """
+    head, calibration = loop.model.head, config.calibration
+    if head.level == "graph":
+        remedy = "Choose a target of nodes"
+        reduction = config.loss["reduction"]
+        refuse_unread("loss.reduction", reduction, "per_graph", "a target of graphs", remedy)
+    method, sets = calibration.method, calibration.sets
+    if method == "none":
+        refuse_unread("calibration.sets", sets, None, "calibration.method=none", "Set it to auto")
+    makes_intervals = head.task == "regression" and (
+        method == "conformal" or (method == "auto" and head.level == "graph")
+    )
+    if sets is None and not makes_intervals:
+        beside = f"calibration.method={method}, without sets of classes or intervals"
+        level, default = calibration.level, CalibrationSettings.level
+        refuse_unread("calibration.level", level, default, beside, "Set calibration.sets=lac")
+    if not num_val:
+        _refuse_unvalidated(config, loop)
+
+
+def _refuse_unvalidated(config: TrainingConfig, loop: Loop) -> None:
+    """Raises ConfigError for options that only a validation part makes sense of."""
+    beside, remedy = "no validation part", "Set data.fractions with a share for val"
+    method = config.calibration.method
+    for option, value, default in (
+        ("monitor", config.monitor, None),
+        ("trainer.limit_val_batches", config.trainer.limit_val_batches, None),
+        ("calibration.method", "auto" if method == "none" else method, "auto"),
+        ("calibration.sets", config.calibration.sets, None),
+    ):
+        refuse_unread(option, value, default, beside, remedy)
+    readers = [type(c).__name__ for c in loop.callbacks if c.reads_validation]
+    make = loop.make_lr_scheduler
+    if getattr(make, "func", make) is ReduceLROnPlateau:
+        readers.append("ReduceLROnPlateau")
+    if readers:
+        raise ConfigError(
+            f"{readers[0]} waits for metrics of the validation part, and there is none. {remedy}, "
+            "or leave it out."
+        )
 
 
 #: How many graphs are computed, and of how many nodes they are at most together.

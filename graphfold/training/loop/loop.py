@@ -55,7 +55,12 @@ class Callback:
     The loop's attributes say where training is, and `loop.should_stop = True` ends it after this
     epoch. With several processes each of them calls its own callbacks; `loop.is_first` is True in
     one. What a callback has to remember when a run is continued it gives by `state_dict`.
+
+    Attributes:
+        reads_validation: whether it does nothing without metrics of a validation part.
     """
+
+    reads_validation: bool = False
 
     def on_fit_start(self, loop: Loop) -> None:
         """The model is on its device, and where a resumed run had it; the first epoch follows."""
