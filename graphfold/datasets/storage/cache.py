@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from graphfold.datasets.storage.graph_file import read_metadata
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import locked
 
@@ -22,8 +23,8 @@ LIMIT = "GRAPHFOLD_CACHE_GB"
 #: The lock of the process that packs, in its folder.
 _LOCK = ".packing.lock"
 
-#: The ends of the names of stored copies; the second is that of earlier versions.
-STORED = (".graphs", ".arrow")
+#: The end of the names of stored copies.
+STORED = ".graphs"
 
 
 def default_cache_dir() -> Path:
@@ -127,7 +128,8 @@ def _remove_empty(folder: Path) -> None:
 def remove_oldest(folder: Path, kept: Collection[Path]) -> list[Path]:
     """Removes the stored copies that were not read for longest, until the others fit.
 
-    Who has one of them open keeps it. Corpora that are made on the spot stay.
+    Who has one of them open keeps it. Corpora that are made on the spot stay, and so does every
+    file that `GraphFileWriter` did not write: the folder may hold files of the user's.
 
     Args:
         folder: the cache folder.
@@ -138,7 +140,7 @@ def remove_oldest(folder: Path, kept: Collection[Path]) -> list[Path]:
     """
     room, removed = most_bytes(), []
     facts = []
-    for path in (path for path in folder.iterdir() if path.suffix in STORED):
+    for path in filter(_is_copy, folder.iterdir()):
         with suppress(FileNotFoundError):  # another process removes them, too
             status = path.stat()
             facts.append((path not in kept, -status.st_mtime, status.st_size, path))
@@ -149,6 +151,15 @@ def remove_oldest(folder: Path, kept: Collection[Path]) -> list[Path]:
                 path.unlink()
                 removed.append(path)
     return removed
+
+
+def _is_copy(path: Path) -> bool:
+    """True for a file with the manifest of a stored copy; a link to one is none."""
+    if path.suffix != STORED or path.is_symlink():
+        return False
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return "fingerprint" in read_metadata(path)
+    return False
 
 
 def size_of(path: Path) -> int:
