@@ -49,6 +49,7 @@ from graphfold.errors import ConfigError, DataError, LeftOut, RecordError
 from graphfold.options import refuse_unread
 
 _BRACKET = re.compile(r"[()]")
+_INTEGER = re.compile("-?[0-9]+")
 _BLANKS = " \t"
 
 
@@ -171,8 +172,11 @@ def bracket_text(item: Any) -> str | None:
     return None
 
 
-#: What stands in place of a label that is a target and not known.
-MISSING_LABELS = ("_", "?", "-1")
+#: What stands in place of a label that is a target and was not annotated.
+MISSING_LABELS = ("_", "?")
+
+#: What may stand there too in trees to predict, unless it is a class.
+ALSO_MISSING = "-1"
 
 
 class BracketsAdapter(Adapter):
@@ -291,6 +295,14 @@ class BracketsAdapter(Adapter):
             target = (Column("label", "int64", size=size, ordered=is_grade, names=shown),)
         self.schema = _schema(target, 2 if binarize else None, sequence)
 
+    @property
+    def missing_labels(self) -> tuple[str, ...]:
+        """The labels that say that a target is missing; none where labels are features."""
+        if self.codes is None:
+            return ()
+        others = () if self.reads_targets else (ALSO_MISSING,)
+        return tuple(label for label in (*MISSING_LABELS, *others) if label not in self.codes)
+
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
         """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
         if self.names is None or self.names:
@@ -406,11 +418,11 @@ class BracketsAdapter(Adapter):
 
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
         """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
-        known = {*codes, *MISSING_LABELS}
+        known = {*codes, *self.missing_labels}
         if self.joins:
             known |= {part for label in codes for part in label.split(JOINT)}
-        if self.is_numbered or (self.merges and all(map(str.isdecimal, codes))):
-            number = re.compile("-?[0-9]+").fullmatch
+        if self.is_numbered or (self.merges and all(map(_INTEGER.fullmatch, codes))):
+            number = _INTEGER.fullmatch
             tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
             labels = {label for label in tree.labels if label is not None}
             if labels <= known or (self.merges and labels):
@@ -429,7 +441,7 @@ class BracketsAdapter(Adapter):
         """Raises RecordError for a label that is read as a target and is none of its classes."""
         if self.codes is None or self.merges or not self.reads_targets:
             return
-        missing = () if self.is_numbered else (*MISSING_LABELS, None)
+        missing = () if self.is_numbered else (*self.missing_labels, None)
         self._refuse_label(source, tree, {*self.codes, *missing})
 
     def _refuse_label(
@@ -450,8 +462,7 @@ class BracketsAdapter(Adapter):
         if self.strip_functions:
             tree = strip_functions(tree)
         if self.collapse_unary:
-            missing = () if self.codes is None else MISSING_LABELS
-            tree = collapse_unary(tree, self.joins, missing)
+            tree = collapse_unary(tree, self.joins, self.missing_labels)
         if self.binarize:
             tree = binarize(tree, self.branching, label_new=self.codes is None)
         return tree
@@ -495,7 +506,7 @@ def _codes(
 
 def _are_numbers(classes: Mapping[str, Sequence[str | int]]) -> bool:
     """True if all labels of some classes are integers: grades, such as those of sentiment."""
-    return all(str(label).isdecimal() for labels in classes.values() for label in labels)
+    return all(_INTEGER.fullmatch(str(label)) for labels in classes.values() for label in labels)
 
 
 def _schema(target: tuple[Column, ...], arity: int | None, sequence: bool) -> Schema:

@@ -128,6 +128,9 @@ FEATURES = ("form", "lemma", "upos", "xpos", "feats")
 #: The columns that may be predicted.
 TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
 
+#: The column FEATS of a word without features, which is a class like any other.
+NO_FEATURES = "_"
+
 #: What the inputs of a word are: see `ConlluAdapter`.
 TREES = ("auto", "heads", "chain")
 
@@ -149,7 +152,8 @@ class ConlluAdapter(Adapter):
 
     Schema: the type `word` with the strings of `features`; its inputs have the string `deprel`,
     unless that is the target or the sentences are chains. The relation `next` leads from each word
-    to the next one. Node target: that of `target`, missing where the file has `_`; a UPOS tag has
+    to the next one. Node target: that of `target`, missing where the file has `_`, but for
+    feats, where `_` is the class of words without features; a UPOS tag has
     its position in `UPOS` as code, any other label its position in `labels`, and one that is not
     there the last code.
     Graph feature: `text`, from the comment `# text`. Nodes and outputs are the words in order.
@@ -222,7 +226,7 @@ class ConlluAdapter(Adapter):
             options["tree"] = "heads" if has_heads else "chain"
         if self.is_open:
             labels = {self._label(word) for word in self._words(paths)} - {None}
-            if not labels:
+            if labels <= {NO_FEATURES}:
                 raise ConfigError(
                     f"no word has a value in the column {self.target.upper()}. Set data.target to "
                     "another column."
@@ -453,9 +457,13 @@ def _sentence(lines: Sequence[Line], raw: Sequence[bytes]) -> Record:
 
 
 def _cell(token: Token, name: str) -> str | None:
-    """One column of a token; `_` is no value, unless it is the form itself."""
+    """One column of a token; None where `_` says that it was not annotated.
+
+    `_` is a value as a form, as the lemma of that form, and as features: a word has none.
+    """
     value = str(getattr(token, name))
-    return None if value == "_" and name != "form" and token.form != "_" else value
+    is_value = name in ("form", "feats") or (name == "lemma" and token.form == "_")
+    return value if value != "_" or is_value else None
 
 
 def _spans(sentence: Sentence) -> list[Span]:

@@ -479,6 +479,34 @@ def test_words_may_be_a_sequence_beside_the_tree(tmp_path):
     assert BracketsAdapter(num_classes=5).schema.relations == ()
 
 
+def test_minus_one_is_a_label_of_a_treebank(tmp_path):
+    """Of sentiment, say, with `_` and `?` for nodes that nobody has judged."""
+    path = write(tmp_path, "(1 (-1 not) (? (_ at) (-1 bad)))\n(0 (0 so) (-1 so))\n")
+    found = BracketsAdapter(labels="target").infer_options([path])
+    assert found == {"label_names": ["-1", "0", "1"]}
+    adapter = BracketsAdapter(labels="target", **found)
+    assert read(adapter, path).dag.node_targets["label"].tolist() == [0, -1, 0, -1, 2, 1, 0, 1]
+    classes = {"bad": ["-1"], "good": [0, 1]}
+    merged = BracketsAdapter(classes=classes)
+    assert read(merged, path).dag.node_targets["label"].tolist() == [0, -1, 0, -1, 1, 1, 0, 1]
+    assert merged.schema.node_targets[0].ordered
+    chain = write(tmp_path, "(1 (-1 (? bad)) (0 so))\n", "chain.txt")
+    joined = BracketsAdapter(labels="target", collapse_unary=True)
+    assert joined.infer_options([chain]) == {"label_names": ["0", "1"]}  # -1+? is missing
+    chain.write_text("(1 (-1 (-1 bad)) (0 so))\n")
+    assert joined.infer_options([chain]) == {"label_names": ["-1+-1", "0", "1"]}
+
+
+def test_minus_one_is_no_missing_label_where_it_is_no_class(tmp_path):
+    adapter = BracketsAdapter(labels="target", label_names=["0", "1"])
+    path = write(tmp_path, "(1 (-1 not) (0 bad))\n")
+    with pytest.raises(
+        RecordError, match="has the label '-1', which is not one of the labels 0, 1"
+    ):
+        read(adapter, path)
+    assert len(read(adapter.without_targets(), path).dag.op_type) == 3
+
+
 def test_labels_are_merged_to_classes(tmp_path):
     adapter = BracketsAdapter(classes={"negative": [0, 1], "positive": [3, 4]})
     path = tmp_path / "trees.txt"

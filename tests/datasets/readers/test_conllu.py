@@ -77,7 +77,7 @@ def test_features_are_chosen(tmp_path):
     dag = read(ConlluAdapter(features=["form", "lemma", "xpos", "feats"]), path).dag
     assert dag.strings("type:word", "lemma")[2] == "de"
     assert dag.strings("type:word", "xpos")[:6] == ["CL", "V", "P", "D", None, "A"]
-    assert dag.strings("type:word", "feats")[:2] == ["Number=Sing", None]
+    assert dag.strings("type:word", "feats")[:2] == ["Number=Sing", "_"]
     assert list(read(ConlluAdapter(), path).dag.features("word")) == ["form"]
 
 
@@ -330,7 +330,7 @@ TAGGED = (
     [
         ("deprel", ["det", "nsubj:pass", "root"], [0, 2, 2, 1]),
         ("xpos", ["P", "V"], [-1, -1, 1, 0]),
-        ("feats", ["Case=Nom"], [-1, -1, -1, 0]),
+        ("feats", ["Case=Nom", "_"], [1, 1, 1, 0]),  # the class of words without features
         ("lemma", ["see", "she"], [-1, -1, 0, 1]),
         ("form", ["a", "b", "c", "d"], [0, 1, 2, 3]),
     ],
@@ -345,6 +345,23 @@ def test_any_column_is_a_target(tmp_path, target, labels, codes):
     assert dag.node_targets[target].tolist() == codes
     assert dag.schema.node_targets[0].names == (*labels, "(other)")
     assert adapter.notes(dag) == []
+
+
+def test_a_column_that_nobody_annotated_is_no_target(tmp_path):
+    path = write(tmp_path, "1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n")
+    for target in ("feats", "xpos", "lemma"):
+        with pytest.raises(
+            ConfigError, match=f"no word has a value in the column {target.upper()}"
+        ):
+            ConlluAdapter(target=target).infer_options([path])
+
+
+def test_the_underscore_as_a_form_has_only_itself_as_a_lemma(tmp_path):
+    path = write(tmp_path, "1\t_\t_\t_\t_\t_\t0\troot\t_\t_\n")
+    dag = read(ConlluAdapter(["form", "lemma", "xpos", "feats"]), path).dag
+    found = [dag.strings("type:word", name)[0] for name in ("form", "lemma", "xpos", "feats")]
+    assert found == ["_", "_", None, "_"]
+    assert dag.node_targets["upos"].tolist() == [-1]
 
 
 def test_relations_are_no_feature_where_they_are_the_target(tmp_path):
