@@ -27,6 +27,7 @@ from graphfold.datasets.splits.split_records import (
     split_records,
 )
 from graphfold.datasets.storage.cache import default_cache_dir
+from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.datasets.storage.packing import PackedCorpus, join, pack_files, refuse_empty
 from graphfold.datasets.words.contextual import require_transformers
@@ -115,10 +116,12 @@ class DataModule:
         if self._is_prepared:
             return
         settings = self._split_settings() if state is None else self.settings  # before any work
-        self._infer_options()
-        if state is None:
-            self._refuse_unread_words()
-        files, dag = self._read()
+        paths = [file.path for file in self.source.files(self.root, self.cache_dir)]
+        with unchanged(self.source.spec.make(), paths):
+            self._infer_options()
+            if state is None:
+                self._refuse_unread_words()
+            files, dag = self._read()
         if state is None:
             counts = [file.num_records for file in self.files]
             records = Records(dag, [file.part for file in files], counts, self._stored)

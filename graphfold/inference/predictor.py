@@ -20,6 +20,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
+from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.reading import read_beside_records
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
@@ -250,7 +251,7 @@ class Predictor:
             stop: the records from this one on get none; None for all.
 
         Raises:
-            DataError: if the file cannot be used.
+            DataError: if the file cannot be used, or changes meanwhile.
             SchemaError: if its features are not those that the model was trained with.
         """
         records = islice(self.records(path), skip, stop)
@@ -258,8 +259,9 @@ class Predictor:
         chunks = read_beside_records(
             self.adapter, path, records, carry, "skip", workers, self.batch_size
         )
-        for chunk, carried in chunks:
-            yield from self._answered(chunk, carried.unpack(self.adapter.schema), answer)
+        with unchanged(self.adapter, [path]):
+            for chunk, carried in chunks:
+                yield from self._answered(chunk, carried.unpack(self.adapter.schema), answer)
 
     def walk_records(
         self, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]

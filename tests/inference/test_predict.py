@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from rdkit import Chem
 from training.tiny_runs import listops, run, train, write_corpora, write_molecules
 
 import graphfold
+from graphfold.datasets.adapter import Record
 from graphfold.datasets.readers.conllu import UPOS
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError
 
 SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -138,6 +141,36 @@ def test_nothing_is_written_when_the_file_is_at_fault(
     assert "no column 'smiles'" in captured.err
     assert "Add --set smiles_column=VALUE." in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["predict", "--input-format", "csv"], ["predict", "--format", "parquet"], ["evaluate"]],
+)
+def test_a_file_that_changes_meanwhile_gives_no_mixture(
+    words: list[str],
+    values: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("smiles,a b,c\n" + "CCO,1,2\n" * 40)
+    command, *options = words
+    out = ["--output", tmp_path / f"out.{options[-1]}"] if options else []
+    data = ["--data", table] if command == "evaluate" else [table]
+    inner = SmilesAdapter.records
+
+    def changing(adapter: SmilesAdapter, path: Path) -> Iterator[Record]:
+        for number, record in enumerate(inner(adapter, path)):
+            if number == 20:
+                table.write_text("smiles,a b,c\n" + "CCN,3,4\n" * 40)
+            yield record
+
+    monkeypatch.setattr(SmilesAdapter, "records", changing)
+    assert run(command, values, *data, *options, *out) == 2
+    assert "new.csv: the file changed while it was read. Wait until" in capsys.readouterr().err
+    assert not [*tmp_path.glob("out.*")]
 
 
 def test_a_file_of_which_nothing_can_be_read_is_wrong_use(

@@ -7,9 +7,11 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphfold import dag, datasets
 from graphfold.errors import DataError
@@ -50,6 +52,51 @@ def file_hash(path: Path) -> str:
     except OSError as error:
         raise _unreadable(path, error) from error
     return digest.hexdigest()
+
+
+class InputState(NamedTuple):
+    """The state of a file that is read, by which a change shows without reading it again."""
+
+    path: Path
+    size: int  # bytes
+    modified: int  # ns
+    inode: int  # another one where a new file took its place
+
+
+def input_states(adapter: Adapter, paths: Iterable[Path]) -> list[InputState]:
+    """The states of the files that an adapter reads for some paths; pipes have none."""
+    states = []
+    for path in paths:
+        with suppress(OSError):  # the reader says what is wrong with it
+            for file in adapter.sources(path):
+                status = file.stat()
+                if stat.S_ISREG(status.st_mode):
+                    facts = status.st_size, status.st_mtime_ns, status.st_ino
+                    states.append(InputState(file, *facts))
+    return states
+
+
+def refuse_change(before: Sequence[InputState], after: Sequence[InputState]) -> None:
+    """Raises DataError if a file changed, so that what was read may be of two of its states."""
+    changed = sorted({state.path for state in {*before} ^ {*after}})
+    if changed:
+        raise DataError(
+            f"{changed[0]}: the file changed while it was read. Wait until it is written, and "
+            "start again.",
+            path=str(changed[0]),
+        )
+
+
+@contextmanager
+def unchanged(adapter: Adapter, paths: Sequence[Path]) -> Iterator[None]:
+    """Refuses files that change within a block in which an adapter reads them.
+
+    Raises:
+        DataError: at the end of the block.
+    """
+    before = input_states(adapter, paths)
+    yield
+    refuse_change(before, input_states(adapter, paths))
 
 
 def refuse_pipe(path: Path) -> None:

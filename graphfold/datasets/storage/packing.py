@@ -21,7 +21,14 @@ from graphfold.datasets.storage.cache import (
     tidy_up,
 )
 from graphfold.datasets.storage.carried import CarriedGraphs, carry
-from graphfold.datasets.storage.fingerprint import cache_name, content_hash, fingerprint
+from graphfold.datasets.storage.fingerprint import (
+    InputState,
+    cache_name,
+    content_hash,
+    fingerprint,
+    input_states,
+    refuse_change,
+)
 from graphfold.datasets.storage.graph_file import (
     GraphFile,
     GraphFileWriter,
@@ -81,12 +88,14 @@ class Source:
         path: the file or folder.
         stored: the file of the stored copy.
         facts: what the copy notes: its path, and the hashes by which it is known.
+        states: those of its files before they were hashed.
     """
 
     adapter: Adapter
     path: Path
     stored: Path
     facts: Mapping[str, str]
+    states: Sequence[InputState]
 
     @staticmethod
     def of(spec: AdapterSpec, path: Path, cache_dir: Path) -> Source:
@@ -97,13 +106,14 @@ class Source:
             DataError: if the file cannot be read.
         """
         adapter = spec.make()
+        states = input_states(adapter, [path])
         content = content_hash(adapter, path)
         facts = {
             "fingerprint": fingerprint(adapter, spec, content, STORAGE_FORMAT),
             "content": content,
             "path": str(path),
         }
-        return Source(adapter, path, cache_dir / cache_name(adapter, spec, path), facts)
+        return Source(adapter, path, cache_dir / cache_name(adapter, spec, path), facts, states)
 
     @property
     def is_packed(self) -> bool:
@@ -147,7 +157,8 @@ def pack_files(
 
     Raises:
         ConfigError: if there is no such adapter or option.
-        DataError: if the input cannot be read as a whole, or nothing can be stored.
+        DataError: if the input cannot be read as a whole or changes meanwhile, or nothing can be
+            stored.
         RecordError: for the first bad record, with its line, under "raise".
     """
     sources = [Source.of(spec, path, cache_dir) for spec, path in files]
@@ -228,6 +239,7 @@ def _store(source: Source, on_error: str, num_workers: int | None) -> PackedCorp
             chunk.columns["origin"][:, 2] += writer.num_graphs
             with storing(stored.parent):
                 writer.append(chunk.columns, chunk.counts, chunk.dictionaries)
+        refuse_change(source.states, input_states(source.adapter, [path]))
         with storing(stored.parent):
             whole = replace(source, stored=folder / "whole")
             errors = [_to_dict(error) for error in skipped]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from postfix_adapter import NAME, random_expressions, write_expressions
+from postfix_adapter import NAME, PostfixAdapter, random_expressions, write_expressions
 
 from graphfold import progress
 from graphfold.dag import validate
 from graphfold.dag.compare import difference
-from graphfold.datasets.adapter import read_records
+from graphfold.datasets.adapter import Record, read_records
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage import fingerprint as fingerprint_module
 from graphfold.datasets.storage import packing
@@ -42,6 +46,70 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the file was read again")
 
     monkeypatch.setattr(packing, "read_chunks", read_chunks)
+
+
+def append(file: Path) -> None:
+    with file.open("a") as lines:
+        lines.write("1 2 +\n")
+
+
+def rewrite(file: Path) -> None:
+    file.write_text(file.read_text().replace("+", "*"))  # of the same size
+
+
+def replace_by_another(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_text(file.read_text().replace("+", "*"))
+    status = file.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(file)
+
+
+@pytest.mark.parametrize("change", [append, rewrite, replace_by_another, Path.unlink])
+@pytest.mark.parametrize("moment", ["hashed", "read"])
+def test_a_file_that_changes_meanwhile_is_not_packed(
+    change: Callable[[Path], None],
+    moment: str,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After it was hashed, or after its records were cut: in both cases the hash is another's."""
+    whole = [*PostfixAdapter().records(file)]
+
+    def changing(_: PostfixAdapter, path: Path) -> Iterator[Record]:
+        if moment == "hashed":
+            change(path)
+        yield from whole
+        if moment == "read":
+            change(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostfixAdapter, "records", changing)
+        with pytest.raises(DataError, match=r"f\.txt: the file changed while it was read\. Wait"):
+            pack(SPEC, file, tmp_path / "cache", num_workers=0)
+    assert not [*(tmp_path / "cache").glob("*.graphs")]
+    if file.exists():
+        assert pack(SPEC, file, tmp_path / "cache", num_workers=0).graphs.num_graphs >= 599
+
+
+def test_a_file_that_changes_before_it_is_packed_is_not_read_by_the_options_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("smiles,kind\n" + "C,a\nCC,b\n" * 20)
+    inner = SmilesAdapter.infer_options
+
+    def changing(adapter: SmilesAdapter, paths: Sequence[Path]) -> Mapping[str, Any]:
+        inferred = inner(adapter, paths)
+        path.write_text("smiles,kind\n" + "C,b\nCC,a\n" * 20)
+        return inferred
+
+    monkeypatch.setattr(SmilesAdapter, "infer_options", changing)
+    options = {"target_columns": ["kind"], "task": "classification", "num_workers": 0}
+    data = DataModule(adapter="smiles", path=path, cache_dir=tmp_path / "cache", **options)
+    with pytest.raises(DataError, match=r"m\.csv: the file changed while it was read"):
+        data.prepare()
 
 
 def test_packed_graphs_are_those_of_the_file(file: Path, tmp_path: Path) -> None:
