@@ -30,6 +30,29 @@ def test_split_then_collate_is_the_identity(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
+def test_split_gives_the_graphs_that_select_gives(seed):
+    dag = select(random_dag(5, seed), [4, 1, 1, 0])
+    parts = split(dag)
+    assert len(parts) == 4
+    for number, part in enumerate(parts):
+        validate(part)
+        assert equal(part, select(dag, [number]))
+        assert torch.equal(part.batch, torch.zeros(part.num_nodes, dtype=torch.int64))
+    assert split(select(dag, [])) == []
+
+
+def test_a_graph_that_was_split_off_shares_no_memory():
+    """Neither are the others stored with it, nor does a change of it reach them."""
+    dag = random_dag(50, 0)
+    part = split(dag)[0]
+    assert len(pickle.dumps(part)) < 1.1 * len(pickle.dumps(select(dag, [0])))
+    before = select(dag, [0])
+    for tensor in (part.op_type, part.input_index, part.span, part.output_index):
+        tensor += 1
+    assert equal(select(dag, [0]), before)
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_select_takes_graphs_in_the_given_order(seed):
     dag = random_dag(5, seed)
     parts = split(dag)
