@@ -115,12 +115,10 @@ class HeadMetrics:
         return "min" if lower_is_better(monitor, self.metrics) else "max"
 
     def _loss(self, rows: EvalRows) -> float | None:
-        """The loss as in training: a mean over graphs of sums, or a mean over measured rows."""
-        losses, count = rows.loss.double(), rows.num_graphs
-        if self.reduction == "per_node":
-            losses = losses[self.head.is_measured(rows.target)]
-            count = len(losses)
-        loss = losses.sum().item() / count if count else math.nan
+        """The mean over measured values, as in training; each record counts once."""
+        times = torch.ones(rows.num_graphs)
+        count = self.head.denominator(rows.target, rows.graph, times, self.reduction)
+        loss = float(rows.loss.double().sum() / count)
         return loss if math.isfinite(loss) else None
 
 

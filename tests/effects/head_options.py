@@ -135,7 +135,7 @@ def swapped_losses(head: Head, raw: Tensor, values: Tensor) -> Tensor:
     return head.losses(raw.flip(1), values.flip(1))
 
 
-@row.changes(ids("target_weights"), "the weight of each target's loss; 0 leaves the target out")
+@row.changes(ids("target_weights"), "the weight of each target in the mean; 0 leaves it out")
 def _(option):
     name = name_of(option)
     first, second = SEVERAL.get(name, ["a", "b"])

@@ -94,7 +94,8 @@ MODELS = {
 
 def words_of(model: str, tmp_path: Path) -> list[str]:
     table = tmp_path / "m.csv"
-    rows = [f"{'C' * (k % 19 + 1)}{'NO'[k % 2]},{k * 7 % 11},{k * 5 % 13}" for k in range(37)]
+    values = [(k * 7 % 11 if k % 3 else "", k * 5 % 13 if k % 4 else "") for k in range(37)]
+    rows = [f"{'C' * (k % 19 + 1)}{'NO'[k % 2]},{b},{c}" for k, (b, c) in enumerate(values)]
     table.write_text("\n".join(["smiles,b,c", *rows]))
     return [*(word.format(table=table) for word in MODELS[model]), "model.dropout=0.0", *PLAIN]
 

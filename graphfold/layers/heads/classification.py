@@ -19,7 +19,6 @@ from graphfold.layers.heads.head import (
     class_weights_of,
     mlp,
     seven_digits,
-    weights_of,
 )
 from graphfold.metrics import confusion_matrix
 
@@ -259,14 +258,14 @@ class MultiLabelHead(Head):
     """Predicts the probability of each of several binary targets, any of which may be missing.
 
     The loss of a row is the sum of the binary cross entropies of its measured targets, times their
-    weights, divided by the number of targets: every measured value weighs the same by default.
+    weights, divided by the number of targets; that of a step is a mean over measured values.
 
     Args:
         input_size: width of the readout's rows.
         schema: the schema of the graphs.
         level: what one row stands for.
         targets: names of the targets; None for all targets of that level.
-        target_weights: target name -> weight of its loss; 1 where it is not named.
+        target_weights: target name -> weight of its values in the mean; 1 where it is not named.
         class_weights: the weights of the loss of no and of yes, for all targets or target name ->
             weights; None for 1. In a config `balanced` weighs both equally over the training part.
         hidden_size: width of a hidden layer, or None for none.
@@ -295,8 +294,8 @@ class MultiLabelHead(Head):
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(schema, level, targets)
-        of_targets = torch.tensor(weights_of(target_weights, self.targets))
+        super().__init__(schema, level, targets, target_weights)
+        of_targets = torch.tensor(self.target_weights)
         of_classes = torch.tensor([class_weights_of(class_weights, 2, n) for n in self.targets])
         self.register_buffer("weight", of_classes.T * of_targets, persistent=False)
         self.layers = mlp(input_size, len(self.columns), hidden_size, dropout)

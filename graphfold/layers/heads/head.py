@@ -123,7 +123,10 @@ def weights_of(weights: Mapping[str, float] | None, names: Sequence[str]) -> lis
             )
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise ConfigError(f"target_weights gives '{name}' {weight!r}. Give a number from 0 on.")
-    return [float(given.get(name, 1.0)) for name in names]
+    numbers = [float(given.get(name, 1.0)) for name in names]
+    if not any(numbers):
+        raise ConfigError("target_weights gives every target 0. Give one of them a weight above 0.")
+    return numbers
 
 
 def class_weights_of(weights: object, num_classes: int, target: str) -> list[float]:
@@ -209,6 +212,7 @@ class Head(nn.Module, ABC):
         schema: the schema of the graphs.
         level: what one row stands for, "graph", "node" or "output".
         targets: names of the targets; None for all targets of that level.
+        target_weights: target name -> weight of its values in the loss; 1 where it is not named.
 
     Attributes:
         task: the kind of its predictions, which decides what metrics there are; see `Metric`.
@@ -227,6 +231,7 @@ class Head(nn.Module, ABC):
         level: as given.
         columns: the schema's columns of the targets, with their units.
         targets: names of the targets.
+        target_weights: the weight of each target.
 
     Raises:
         ConfigError: if the schema has no such targets at that level, or a head cannot predict one
@@ -240,10 +245,17 @@ class Head(nn.Module, ABC):
     pairs: bool = False
     added: tuple[str, ...] = ()
 
-    def __init__(self, schema: Schema, level: str, targets: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        level: str,
+        targets: Sequence[str] | None,
+        target_weights: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self.level = level
         self.columns = find_targets(schema, level, targets)
+        self.target_weights = weights_of(target_weights, self.targets)
         faults = [fault for fault in map(self.refuses, self.columns) if fault]
         if faults:
             raise ConfigError(
@@ -311,7 +323,11 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """[num_rows] the loss of each row; 0, without a gradient, where nothing is measured."""
+        """[num_rows] the loss of each row; 0, without a gradient, where nothing is measured.
+
+        The sum of the losses of the measured targets, times `value_weights`, over the number of all
+        targets. `denominator` makes a mean over measured values of it.
+        """
 
     @abstractmethod
     def decode(self, raw: Tensor) -> Tensor:
@@ -364,6 +380,35 @@ class Head(nn.Module, ABC):
         """[num_rows] bool, whether any target of a row is known."""
         known = self.measured(targets)
         return known if known.dim() == 1 else known.any(1)
+
+    def value_weights(self, targets: Tensor) -> Tensor:
+        """[num_rows, num_targets] how much each value counts in the mean loss; 0 where missing."""
+        measured = self.measured(targets).reshape(len(targets), len(self.columns))
+        return measured * torch.tensor(self.target_weights, device=targets.device).double()
+
+    def denominator(
+        self, targets: Tensor, graph: Tensor, times: Tensor, reduction: str = "per_graph"
+    ) -> Tensor:
+        """What the sum of `losses` is divided by, so that it becomes a mean over measured values.
+
+        A missing value takes nothing away from those beside it: of T targets a row with one value
+        has 1/T of the loss of that value, and counts 1/T here.
+
+        Args:
+            targets: what `target_rows` gave.
+            graph: [num_rows] the graph of each row.
+            times: [num_graphs] how often each graph counts.
+            reduction: "per_node" for a mean over rows; "per_graph" for one over graphs, where the
+                losses of the rows of a graph are added up: it counts once, whatever their number.
+        """
+        weights = self.value_weights(targets)
+        if reduction == "per_graph":
+            rows = graph.unsqueeze(1).expand_as(weights)
+            of_graph = weights.new_zeros(len(times), weights.shape[1])
+            weights = of_graph.scatter_reduce(0, rows, weights, "amax")
+        else:
+            times = times[graph]
+        return times.to(weights) @ weights.mean(1)
 
     def compared(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The values of numbers that predictions are compared with, and which of them are known.

@@ -21,7 +21,6 @@ from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import (
     Head,
     mlp,
-    weights_of,
 )
 
 #: How far a prediction may lie outside the range of the training targets, in ranges. A network
@@ -33,9 +32,10 @@ class NumberHead(Head):
     """Base of heads that learn numbers standardised and give them back in their units.
 
     The loss of a row is the loss of its measured, standardised targets, times their weights, summed
-    and divided by the number of targets. A bounded target (`>5`: all that is known is that it is
-    above 5) costs nothing where the prediction is beyond the bound, and else as much as the bound
-    itself would; metrics and calibration leave it out.
+    and divided by the number of targets; that of a step is a mean over measured values. A bounded
+    target (`>5`: all that is known is that it is above 5) costs nothing where the prediction is
+    beyond the bound, and else as much as the bound itself would; metrics and calibration leave it
+    out.
 
     Args:
         input_size: width of the readout's rows.
@@ -45,7 +45,7 @@ class NumberHead(Head):
         scalers: target name -> (mean, standard deviation) of the training part, then those of the
             logarithms, then its least and its largest value, see `Scaler`; None to learn the
             targets as they are.
-        target_weights: target name -> weight of its loss; 1 where it is not named.
+        target_weights: target name -> weight of its values in the mean; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
@@ -86,14 +86,13 @@ class NumberHead(Head):
         hidden_size: int | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(schema, level, targets)
+        super().__init__(schema, level, targets, target_weights)
         count = len(self.columns)
         self.layers = mlp(input_size, count * self.outputs, hidden_size, dropout)
         mean, std = self._scales(scalers)
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
-        weights = torch.tensor(weights_of(target_weights, self.targets))
-        self.register_buffer("weight", weights, persistent=False)
+        self.register_buffer("weight", torch.tensor(self.target_weights), persistent=False)
         features = {column.name for column in schema.graph_features}
         bounds = [bound_column(name) for name in self.targets]
         self.bounds = [name if name in features and level == "graph" else None for name in bounds]

@@ -117,8 +117,8 @@ class Logger(Protocol):
 class Loop:
     """Trains a model, epoch by epoch.
 
-    The loss of a step is the sum of the losses of its rows over the number of its graphs, or of
-    its measured rows; a record of weight 2 counts like two in both. A step may have several batches
+    The loss of a step is the mean over its measured values, see `Head.denominator`; a value counts
+    as often as the weights of its record and its target say. A step may have several batches
     (accumulation) and several processes: each batch is differentiated as it comes, and the
     gradients are brought to the denominator of the whole step at its end, so that one large batch
     or many small ones give the same step. That is why gradients are added up here instead of by
@@ -275,7 +275,7 @@ class Loop:
         for index, batch in enumerate(islice(batches, self.num_batches)):
             self.batch_index = index
             with self.trainer.autocast(self.device):
-                self.training_step(batch.to(self.device, non_blocking=True), index)
+                self.training_step(batch, index)
             self.call("on_train_batch_end")
         self._refuse_divergence()
         if self.world_size > 1:
@@ -286,12 +286,12 @@ class Loop:
 
     def training_step(self, batch: Batch, index: int) -> None:
         """Adds a batch to the gradients; takes the step when it is complete."""
-        count = self._step_count(batch)
+        count = self._step_count(batch)  # of the batch on the CPU: nothing waits for the device
         if self._first_count == 0:
             self._first_count = count
         self._count += count
         self._epoch_count += count
-        self._add_gradients(batch)
+        self._add_gradients(batch.to(self.device, non_blocking=True))
         if (index + 1) % self.trainer.accumulate_grad_batches and index + 1 < self.num_batches:
             return
         if self.device.type == "cpu":  # reading a number of a GPU would wait for it in every step
@@ -416,13 +416,12 @@ class Loop:
 
     def _step_count(self, batch: Batch) -> float:
         """The denominator that a batch adds, over all processes."""
-        head, weights = self.model.head, batch.dag.weights()
-        count: float = batch.num_graphs if weights is None else float(weights.double().sum())
-        if self.reduction == "per_node":
-            measured = head.is_measured(head.target_rows(batch.dag))
-            if weights is not None:
-                measured = measured * weights.double()[head.row_graph(batch.dag)]
-            count = float(measured.sum())
+        head, dag = self.model.head, batch.dag
+        times = dag.weights()
+        if times is None:
+            times = torch.ones(batch.num_graphs, device=dag.batch.device)
+        targets, graph = head.target_rows(dag), head.row_graph(dag)
+        count = head.denominator(targets, graph, times, self.reduction)
         return add_up(float(count), self.device)
 
     def _refuse_divergence(self) -> None:

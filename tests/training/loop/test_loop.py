@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.one_step import new_loop, take_step
+from training.one_step import DESCENT, both_agree, new_loop, take_step
 from training.tiny_runs import listops, write_corpora
 
 from graphfold.batching import Batch, build_schedule
-from graphfold.dag import select
+from graphfold.dag import Column, NodeType, Schema, select
+from graphfold.layers import RegressionHead
 from graphfold.training.loop.loop import Loop
 from graphfold.training.loop.optimisation import add_gradients
 from graphfold.training.process.ranks import add_over_processes
@@ -155,7 +156,7 @@ def test_another_error_is_not_taken_for_memory(step: Step) -> None:
         step(*SST, patch=fail_above(0, RuntimeError("something else")))
 
 
-def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path) -> None:
+def test_a_graph_without_a_value_does_not_count_in_the_mean(tmp_path: Path) -> None:
     loop, data = new_loop(*listops(), f"data.cache_dir={tmp_path}")
     dag = select(data.encoded(), range(4))
     dag.columns["graph"]["answer"][1:] = -1
@@ -163,10 +164,94 @@ def test_a_graph_without_a_target_counts_in_the_mean_over_graphs(tmp_path: Path)
     head = loop.model.head
     with torch.no_grad():
         rows = rows_of(loop.model, batch)
-    per_node, per_graph = (
-        HeadMetrics.of(head, None, name)(rows)["loss"] for name in ("per_node", "per_graph")
-    )
-    assert per_node == pytest.approx(4 * (per_graph or 0.0))
+    for reduction in ("per_node", "per_graph"):
+        loss = HeadMetrics.of(head, None, reduction)(rows)["loss"]
+        assert loss == pytest.approx(rows.loss[0].item())
+        assert loss > 0
+
+
+#: Molecules whose targets have holes, one in nearly every row.
+SPARSE = ["smiles,y,z,w"] + [
+    f"{'C' * (1 + n // 3)}{'NOS'[n % 3]},{n % 7 if n % 2 else ''},"
+    f"{100 * n if n % 3 else ''},{1 + n % 4}"
+    for n in range(24)
+]
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> tuple[str, ...]:
+    """Overrides of trainings on `SPARSE`, all of which is the training part but for a few rows."""
+    (tmp_path / "m.csv").write_text("\n".join(SPARSE) + "\n")
+    return (
+        "data=smiles", "model=gcn", "model.hidden_size=6", "model.dropout=0.0", "model.fuse=false",
+        f"data.path={tmp_path}/m.csv", f"data.cache_dir={tmp_path}", "data.target_columns=[y,z]",
+        "data.policy=depth", "model.cells.0._every_.norm=null",
+    )  # fmt: skip
+
+
+WEIGHTS = {
+    "no weights": [],
+    "of records": ["data.weight_column=w"],
+    "of targets": ["+model.head.target_weights={z: 3}"],
+    "of both": ["data.weight_column=w", "+model.head.target_weights={y: 0.5}"],
+}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_loss_is_the_mean_over_measured_values(weights: str, sparse: tuple[str, ...]) -> None:
+    words = [*sparse, *WEIGHTS[weights], "trainer.precision=64-true"]
+    loop, data = new_loop(*DESCENT, *words)
+    dag, head = data.encoded("train"), loop.model.double().head
+    assert isinstance(head, RegressionHead)
+    with torch.no_grad():
+        raw = loop.model(loop.model.plan(dag))
+    values = torch.stack([dag.graph_column(name) for name in "yz"], 1).double()
+    known = ~values.isnan()
+    assert 0 < known.sum() < known.numel()
+    square = (raw - (values - head.mean) / head.std).square()
+    of_records = dag.weights()
+    assert (of_records is not None) == ("data.weight_column=w" in words)
+    weight = known * torch.tensor(head.target_weights)
+    if of_records is not None:
+        weight = weight * of_records.unsqueeze(1)
+    want = float((square * weight)[known].sum() / weight.sum())
+    assert take_step(*words, "optimizer.lr=0")[1] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_holes_weigh_the_same_in_parts_of_a_batch(weights: str, sparse: tuple[str, ...]) -> None:
+    words = [*sparse, *WEIGHTS[weights]]
+    whole = take_step(*words)
+    parts = take_step(*words, "data.batch_size=3", "trainer.accumulate_grad_batches=100")
+    both_agree(parts, whole)
+
+
+def test_a_target_of_weight_0_is_no_target() -> None:
+    schema = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
+    targets, raw = torch.tensor([[1.0, 7.0], [float("nan"), 2.0], [4.0, 3.0]]), torch.ones(3, 2)
+    means = []
+    for head, columns in (
+        (RegressionHead(3, schema, target_weights={"b": 0}), [0, 1]),
+        (RegressionHead(3, schema, targets=["a"]), [0]),
+    ):
+        losses = head.losses(raw[:, columns], targets[:, columns])
+        count = head.denominator(targets[:, columns], torch.arange(3), torch.ones(3))
+        means.append(float(losses.sum() / count))
+    assert means == [(0 + 9) / 2] * 2
+
+
+def test_nodes_are_added_up_and_graphs_and_targets_averaged() -> None:
+    """Two graphs of two and one nodes, and a target that the second graph lacks."""
+    schema = Schema(types=(NodeType("word", 0),), node_targets=(Column("a"), Column("b")))
+    head = RegressionHead(3, schema, "node")
+    nan = float("nan")
+    targets = torch.tensor([[1.0, 2.0], [3.0, nan], [5.0, nan]])
+    graph, times = torch.tensor([0, 0, 1]), torch.tensor([1.0, 2.0])
+    losses = head.losses(torch.zeros(3, 2), targets).double()
+    per_graph = losses @ times[graph].double() / head.denominator(targets, graph, times)
+    assert float(per_graph) == pytest.approx((1 + 9 + 4 + 2 * 25) / (1 + 1 + 2))
+    per_node = losses @ times[graph].double() / head.denominator(targets, graph, times, "per_node")
+    assert float(per_node) == pytest.approx((1 + 9 + 4 + 2 * 25) / (1 + 1 + 1 + 2))
 
 
 def test_gradients_shared_by_autograd_are_told_apart() -> None:
