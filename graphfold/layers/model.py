@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from graphfold._torch import refuse_script, uncompiled
@@ -95,7 +96,13 @@ class Model(nn.Module, ABC):
         return self.head.predict(raw)
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """[num_rows] the loss of each row, as `Head.losses`."""
+        """[num_rows] the loss of each row, as `Head.losses`.
+
+        Targets become as exact as the outputs of a model in float64: many losses of torch refuse
+        numbers of two kinds.
+        """
+        if targets.is_floating_point():
+            targets = targets.to(torch.promote_types(targets.dtype, raw.dtype))
         return self.head.losses(raw, targets)
 
     def state_parts(self) -> list[Callable[..., Any]]:

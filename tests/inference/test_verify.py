@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from training.one_step import new_loop, take_step
+from training.tiny_runs import write_molecules
 
 from graphfold.batching import Cell, Children, Network, Rounds
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.inference.verify import TOLERANCE, Comparison, compare, distance
 from graphfold.layers import FeatureEncoder, GraphModel, MeanReadout, RegressionHead
+from graphfold.training.loop.loop import Loop
 
 ONES, NONE = torch.ones(2), torch.zeros(0, 3)
 
@@ -179,3 +185,35 @@ def test_masks_of_dropout_are_compared_in_training(monkeypatch: pytest.MonkeyPat
     (found,) = compare(model, rings(3, 5, 4), ["depth"], "native")
     assert found.differs.startswith("field 'h' in training differs at node 0")
     assert "looks at other examples" not in found.differs
+
+
+class OwnHead(RegressionHead):
+    """Gives targets as they are to a loss of torch, as a user's own head may."""
+
+    loss_of_torch = functional.huber_loss
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        return type(self).loss_of_torch(raw, targets, reduction="none").mean(1)
+
+
+@pytest.mark.parametrize(
+    "loss", [functional.huber_loss, functional.smooth_l1_loss, functional.mse_loss]
+)
+def test_targets_are_as_exact_as_the_model(loss: Callable[..., Tensor], tmp_path: Path) -> None:
+    write_molecules(tmp_path / "m.csv", 8)
+    words = (
+        "data=smiles", "model=gcn", "model.hidden_size=4", "data.target_columns=[a b]",
+        "model.fuse=false", f"data.path={tmp_path}/m.csv", f"data.cache_dir={tmp_path}",
+    )  # fmt: skip
+
+    def with_own_head(loop: Loop) -> None:
+        loop.model.head = type("Head", (OwnHead,), {"loss_of_torch": staticmethod(loss)})(
+            4, data.spec.schema
+        )
+
+    loop, data = new_loop(*words)
+    with_own_head(loop)
+    assert [
+        found.differs for found in compare(loop.model, data.encoded(), ["depth"], "native")
+    ] == [""]
+    assert take_step(*words, patch=with_own_head)[1] > 0  # in float64, too

@@ -278,8 +278,11 @@ class Head(nn.Module, ABC):
 
     @property
     def monitor(self) -> str | None:
-        """See the class."""
-        return None
+        """The loss where there are several numbers.
+
+        It is in units of each target's deviation; a mean of errors would mix the targets' units.
+        """
+        return "loss" if self.task == "regression" and len(self.columns) > 1 else None
 
     @property
     def extra_columns(self) -> tuple[str, ...]:

@@ -103,8 +103,8 @@ class NumberHead(Head):
 
     @property
     def monitor(self) -> str | None:
-        """The loss where it judges more than the prediction: its deviation, or its interval."""
-        return "loss" if self.outputs > 1 else None
+        """The loss also where it judges more than the prediction: its deviation or interval."""
+        return "loss" if self.outputs > 1 else super().monitor
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
@@ -298,14 +298,6 @@ class RegressionHead(NumberHead):
             raise ConfigError(f"delta={delta} is not positive. Give Huber's loss a width.")
         self.loss = loss
         self.delta = delta
-
-    @property
-    def monitor(self) -> str | None:
-        """The loss where there are several targets.
-
-        It is in units of each target's deviation; a mean of errors would mix the targets' units.
-        """
-        return "loss" if len(self.columns) > 1 else None
 
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         if self.loss == "mse":

@@ -389,7 +389,7 @@ class Loop:
 
     def _differentiate(self, batch: Batch) -> None:
         head = self.model.head
-        losses = head.losses(self.model(batch), head.target_rows(batch.dag))
+        losses = self.model.losses(self.model(batch), head.target_rows(batch.dag))
         weights = batch.dag.weights()
         if weights is not None:
             times = weights[head.row_graph(batch.dag)].to(losses.dtype)

@@ -18,8 +18,10 @@ from graphfold.layers import (
     ClassificationHead,
     EvidentialHead,
     Head,
+    LogRegressionHead,
     MeanVarianceHead,
     MultiLabelHead,
+    PretrainingHead,
     QuantileHead,
     RegressionHead,
 )
@@ -27,6 +29,7 @@ from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.registry import choose_head
 from graphfold.layers.heads.regression import NumberHead
 from graphfold.training.config.model import balanced_weights
+from graphfold.training.scoring import HeadMetrics
 
 NAN = float("nan")
 SIZE, ROWS = 4, 40
@@ -187,6 +190,17 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
     assert metric_rows.tolist() == [0.5] * 4
 
 
+@pytest.mark.parametrize("kind", [*HEADS, LogRegressionHead, PretrainingHead])
+def test_several_numbers_are_monitored_by_their_loss(kind: Callable[..., NumberHead]) -> None:
+    """It is in units of each target's deviation, whatever metrics are computed beside it."""
+    for metrics in (None, ["mae", "rmse"]):
+        head = kind(SIZE, SCHEMA, "graph", NUMBERS)
+        assert HeadMetrics.of(head, metrics).choose_monitor(None, True) == "val/loss"
+    single = kind(SIZE, SCHEMA, "graph", ["a"])
+    monitor = HeadMetrics.of(single).choose_monitor(None, True)
+    assert (monitor == "val/loss") == (single.outputs > 1)
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_targets_have_weights(kind: Callable[..., NumberHead]) -> None:
     plain, weighed = make(kind), make(kind, target_weights={"b": 3})
@@ -243,6 +257,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
         (lambda: make(EvidentialHead, evidence_penalty=-1.0), "is negative. Use 0 or more"),
         (lambda: make(RegressionHead, target_weights={"A": 1}), "names 'A', which is no target"),
         (lambda: make(RegressionHead, target_weights={"a": -1}), "a number from 0 on"),
+        (lambda: make(RegressionHead, target_weights={"a": 0, "b": 0}), "gives every target 0"),
         (
             lambda: ClassificationHead(SIZE, SCHEMA, "graph", "kind", class_weights=[1, 2]),
             "Give 3 numbers from 0 on",
