@@ -18,6 +18,7 @@ from graphfold.layers.molecules.message_passing import (
     AfterConvolution,
     Convolution,
     RecurrentConvolution,
+    has_bias,
 )
 
 #: The slope of leaky ReLU below zero.
@@ -70,7 +71,7 @@ class GraphAttention(Convolution):
             )
         self.head_shape = heads, hidden_size // heads
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
-        self.bias = nn.Parameter(torch.zeros(hidden_size))
+        self.bias = nn.Parameter(torch.zeros(hidden_size)) if has_bias(norm) else None
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
         self.add_weights(hidden_size)
 
@@ -100,8 +101,9 @@ class GraphAttention(Convolution):
             own_score: [group_size, heads]
         """
         weight, own_weight = softmax_with_own(children, score, own_score)
-        total = children.sum(self._times(rows, weight))
-        total = total + self._times(own, own_weight) + self.bias
+        total = children.sum(self._times(rows, weight)) + self._times(own, own_weight)
+        if self.bias is not None:
+            total = total + self.bias
         new: Tensor = self.after_convolution(total)
         return new
 

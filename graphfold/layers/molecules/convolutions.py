@@ -13,7 +13,11 @@ from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.molecules.message_passing import AfterConvolution, Convolution
+from graphfold.layers.molecules.message_passing import (
+    AfterConvolution,
+    Convolution,
+    has_bias,
+)
 
 
 class GCNCell(Convolution):
@@ -25,7 +29,8 @@ class GCNCell(Convolution):
         h_v' = activation(W Σ_{u ∈ N(v) ∪ {v}} h_u / √(d̃_u d̃_v) + b)
 
     Before the first round h is the features, unless an earlier pass computed it. Differences from
-    the paper: a bias; normalisation and a residual connection, h_v + h_v', as options.
+    the paper: a bias, but for batch normalisation; normalisation and a residual connection,
+    h_v + h_v', as options.
 
     Args:
         hidden_size: width of `h`, the field of a node.
@@ -55,7 +60,7 @@ class GCNCell(Convolution):
         jumping: str | None = None,
     ) -> None:
         super().__init__({"h": hidden_size}, dropout, residual, jumping)
-        self.linear = nn.Linear(hidden_size, hidden_size)
+        self.linear = nn.Linear(hidden_size, hidden_size, bias=has_bias(norm))
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
 
     def forward(self, x: NodeInput, children: Children) -> State:
@@ -178,7 +183,7 @@ class GINUpdate(nn.Module):
 
     def __init__(self, size: int, activation: str, norm: str | None, learn_epsilon: bool) -> None:
         super().__init__()
-        self.inner = nn.Linear(size, size)
+        self.inner = nn.Linear(size, size, bias=has_bias(norm))
         self.between = AfterConvolution(size, "relu", norm)
         self.outer = nn.Linear(size, size)
         self.last = AfterConvolution(size, activation, norm=None)
@@ -212,8 +217,8 @@ class PNACell(Convolution):
         a_v = mean_u(m_uv) ‖ min_u(m_uv) ‖ max_u(m_uv) ‖ std_u(m_uv)
         h_v' = activation(L U (h_v ‖ a_v ‖ log(d + 1) / δ a_v ‖ δ / log(d + 1) a_v))
 
-    The towers of the paper are left out; `L` and `U` have biases. Without neighbours the aggregates
-    are zero.
+    The towers of the paper are left out; `L` and `U` have biases, but none before batch
+    normalisation. Without neighbours the aggregates are zero.
 
     Args:
         hidden_size: width of `h`, the field of a node.
@@ -258,8 +263,9 @@ class PNACell(Convolution):
         self.target = nn.Linear(hidden_size, hidden_size)
         self.source = nn.Linear(hidden_size, hidden_size, bias=False)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
-        self.inner = nn.Linear((1 + NUM_AGGREGATORS * NUM_SCALERS) * hidden_size, hidden_size)
-        self.outer = nn.Linear(hidden_size, hidden_size)
+        width = (1 + NUM_AGGREGATORS * NUM_SCALERS) * hidden_size
+        self.inner = nn.Linear(width, hidden_size, bias=has_bias(norm))
+        self.outer = nn.Linear(hidden_size, hidden_size, bias=has_bias(norm))
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -12,7 +12,11 @@ from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.molecules.message_passing import AfterConvolution, Convolution
+from graphfold.layers.molecules.message_passing import (
+    AfterConvolution,
+    Convolution,
+    has_bias,
+)
 
 
 class FingerprintCell(Convolution):
@@ -67,7 +71,8 @@ class FingerprintCell(Convolution):
     ) -> None:
         super().__init__({"h": hidden_size, "fingerprint": fingerprint_size}, dropout)
         self.edge_encoder = ColumnEncoder(edge_columns, hidden_size) if edge_columns else None
-        self.by_degree = DegreeLinear(hidden_size, max_degree)
+        # Biases that differ with the degree are no bias of the whole column.
+        self.by_degree = DegreeLinear(hidden_size, max_degree, has_bias(norm) or max_degree > 0)
         self.after_convolution = AfterConvolution(hidden_size, activation, norm)
         self.contribution = nn.Linear(hidden_size, fingerprint_size)
 
@@ -91,19 +96,23 @@ class DegreeLinear(nn.Module):
     Args:
         size: width of input and output.
         max_degree: the largest number of neighbours with a layer of its own.
+        bias: whether the layers have biases.
     """
 
-    def __init__(self, size: int, max_degree: int) -> None:
+    def __init__(self, size: int, max_degree: int, bias: bool = True) -> None:
         super().__init__()
         self.max_degree = max_degree
         bound = size**-0.5  # as in nn.Linear
         self.weight = nn.Parameter(torch.empty(max_degree + 1, size, size).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(max_degree + 1, size).uniform_(-bound, bound))
+        self.bias: nn.Parameter | None = None
+        if bias:
+            self.bias = nn.Parameter(torch.empty(max_degree + 1, size).uniform_(-bound, bound))
 
     def forward(self, h: Tensor, degree: Tensor) -> Tensor:
         """[num_rows, size] from `h` [num_rows, size] and `degree` [num_rows]."""
         degree = degree.clamp(max=self.max_degree)
         own = torch.stack([degree == number for number in range(self.max_degree + 1)], dim=1)
-        every = functional.linear(h, self.weight.flatten(0, 1), self.bias.flatten())
-        by_degree = every.view(every.shape[0], *self.bias.shape)
+        bias = None if self.bias is None else self.bias.flatten()
+        every = functional.linear(h, self.weight.flatten(0, 1), bias)
+        by_degree = every.view(every.shape[0], *self.weight.shape[:2])
         return (by_degree * own.to(h.dtype).unsqueeze(2)).sum(1)

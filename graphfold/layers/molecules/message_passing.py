@@ -128,6 +128,15 @@ def get_activation_(name: str) -> Activation:
     return _IN_PLACE.get(activation, activation)
 
 
+def has_bias(norm: str | None) -> bool:
+    """True unless batch normalisation follows, which takes every bias away with the mean.
+
+    The gradient of such a bias is rounding noise. Adam makes whole steps of it, so that runs with
+    other numbers of threads or processes would part.
+    """
+    return norm != "batch"
+
+
 class AfterConvolution(nn.Module):
     """Normalisation if asked for, then an activation, in the memory of what it is given.
 

@@ -22,9 +22,11 @@ def readable_warnings(debug: bool = False) -> Iterator[None]:
 
 
 def choose_warnings() -> None:
-    """Chooses the warnings of this process."""
+    """Chooses the warnings of this process; how cells run, the first one says for all."""
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", category=UserWarning, module=r"graphfold\.")
+    if not is_first():
+        warnings.filterwarnings("ignore", module=r"graphfold\.batching\.")
     warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
 
 

@@ -8,16 +8,24 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import given, settings
-from layers.molecule_graphs import SCHEMA, SIZE, atom_features, molecules, run
+from layers.molecule_graphs import BOND, SCHEMA, SIZE, atom_features, molecules, run
 from processes import START_METHOD
 from strategies import chain
 from torch import nn
 from torch.multiprocessing import start_processes
 from torch.nn import functional
 
-from graphfold.dag import GraphBuilder, split
+from graphfold.dag import GraphBuilder, collate, split
 from graphfold.errors import ConfigError
-from graphfold.layers import FingerprintCell, GCNCell, GINCell
+from graphfold.layers import (
+    FingerprintCell,
+    GATCell,
+    GATv2Cell,
+    GCNCell,
+    GINCell,
+    GINECell,
+    PNACell,
+)
 from graphfold.layers.normalisation import normalise
 
 CELLS = [
@@ -36,8 +44,8 @@ def shared(make):
 def test_it_normalises_over_all_atoms_of_the_batch():
     dag = chain(SCHEMA, "atom", "atom", 5)
     cell, x = GCNCell(SIZE, activation="none", norm="batch"), atom_features(dag)
-    plain = GCNCell(SIZE, activation="none")
-    plain.linear.load_state_dict(cell.linear.state_dict())
+    plain = GCNCell(SIZE, activation="none")  # whose bias changes nothing
+    plain.linear.load_state_dict(cell.linear.state_dict(), strict=False)
     want = functional.batch_norm(run(plain, dag, x)["h"], None, None, training=True)
     torch.testing.assert_close(run(cell, dag, x)["h"], want)
     assert cell.after_convolution.norm.num_batches_tracked == 1
@@ -65,6 +73,34 @@ def test_in_evaluation_the_rest_of_the_batch_does_not_matter(make, dag):
     for graph, alone in enumerate(split(dag)):
         mine = dag.batch == graph
         torch.testing.assert_close(run(cell, alone, x[mine])["h"], together[mine])
+
+
+#: Every cell with a norm.
+NORMALISED = {
+    "gcn": lambda norm: GCNCell(SIZE, norm=norm),
+    "gin": lambda norm: GINCell(SIZE, norm=norm),
+    "gine": lambda norm: GINECell(SIZE, BOND, norm=norm),
+    "gat": lambda norm: GATCell(SIZE, BOND, heads=2, norm=norm),
+    "gatv2": lambda norm: GATv2Cell(SIZE, BOND, heads=2, norm=norm),
+    "pna": lambda norm: PNACell(SIZE, 1.2, BOND, norm=norm),
+    "fingerprint": lambda norm: FingerprintCell(SIZE, 3, BOND, norm=norm),
+    "fingerprint of one weight": lambda norm: FingerprintCell(SIZE, 3, max_degree=0, norm=norm),
+}
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_no_weight_has_a_gradient_of_rounding_errors_alone(name):
+    """As a bias before batch normalisation has, of which Adam makes whole steps."""
+    dag = collate([chain(SCHEMA, "atom", "atom", length) for length in (2, 5, 3)])
+    for norm in ("batch", "layer", None):
+        torch.manual_seed(0)
+        cell = NORMALISED[name](norm).double()
+        states = run(cell, dag, atom_features(dag).double())
+        loss = sum((state * torch.randn_like(state)).sum() for state in states.values())
+        loss.backward()
+        for weight, parameter in cell.named_parameters():
+            largest = parameter.grad.abs().max()  # 0 where all bonds are of kind 0
+            assert largest > 1e-6 or largest == 0, (norm, weight)
 
 
 def test_layer_normalisation_looks_at_one_row():
