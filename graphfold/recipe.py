@@ -34,7 +34,7 @@ from graphfold.layers import Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import Composed, compose
+from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go_on_or_begin
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import decide
 from graphfold.training.config.overrides import in_hydras_grammar
@@ -138,28 +138,29 @@ def train(
 
     Raises:
         GraphfoldError: before any epoch, if the config or the data cannot be used.
-        KeyboardInterrupt: on Ctrl-C; `{"resume": folder}` continues the run.
+        KeyboardInterrupt: on Ctrl-C; `{"resume": folder}` continues the run, and the same call with
+            `resume=auto` begins a run or continues it.
     """
     if isinstance(config, str):
         raise ConfigError(f"train takes a list of overrides, not a string. Write [{config!r}].")
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
         if folder is None:
             raise ConfigError("a whole config does not say where the run goes. Give a folder.")
-        whole, files = TrainingConfig.of(upgraded(config)), RunFolder(Path(folder))
+        composed = Composed(TrainingConfig.of(upgraded(config)), Path(folder))
     else:
         words = config
         if isinstance(config, Mapping):
             words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
         composed = compose(list(words), None if config_dir is None else Path(config_dir))
-        whole, files = composed.config, RunFolder(Path(folder or composed.folder))
-        if whole.resume is not None:
-            if folder is not None:
-                raise ConfigError(
-                    "a run is continued in its own folder. Leave out folder or resume."
-                )
-            files = RunFolder(Path(whole.resume))
-            metrics = resume_run(files, trust, composed.changes, callbacks)
-            return Run(files.path, metrics, tuple(trust))
+    if folder is not None and composed.config.resume not in (None, AUTO_RESUME):
+        raise ConfigError("a run is continued in its own folder. Leave out folder or resume.")
+    composed = go_on_or_begin(composed, None if folder is None else Path(folder))
+    whole = composed.config
+    if whole.resume is not None:
+        files, trust = RunFolder(Path(whole.resume)), (*trust, *composed.packages)
+        metrics = resume_run(files, trust, composed.changes, callbacks)
+        return Run(files.path, metrics, trust)
+    files = RunFolder(Path(folder or composed.folder))
     metrics = start_run(whole, files, callbacks=callbacks)
     return Run(files.path, metrics, tuple(named_packages(whole.mapping)))
 
@@ -287,7 +288,9 @@ def resume_run(
         for last in begun:
             check_epochs(config, stored, read_progress(last)["epoch"] + 1)
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
-        more, max_epochs = "trainer.max_epochs" in changes, config.trainer.max_epochs
+        max_epochs = config.trainer.max_epochs
+        trained_for = begun[0].config["trainer"]["max_epochs"]
+        more = changes.get("trainer.max_epochs", trained_for) != trained_for
         if len(begun) == len(members) and all(is_done(last, max_epochs, more) for last in begun):
             print(f"{folder.path} is finished: its best checkpoint is scored again.", flush=True)
             return finish(config, folder, data, trusted)

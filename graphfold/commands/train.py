@@ -6,6 +6,7 @@ overrides:
   hydra.run.dir=FOLDER     the run folder (default: runs/NAME/TIME)
   resume=RUN               continue an interrupted run in its own folder; with
                            trainer.max_epochs=N a finished one, too
+  resume=auto              continue the run in hydra.run.dir, or begin it
   init_from=RUN            start from the weights of a run or checkpoint, where they fit
 
 It is a program of Hydra, https://hydra.cc: with -m, hydra/launcher=joblib or submitit_local runs
@@ -154,17 +155,18 @@ class TrainingJob:
         return None
 
     def _train(self, config: DictConfig, hydra: DictConfig, folder: Path) -> int:
-        from graphfold.training.config.compose import finish
+        from graphfold.training.config.compose import finish, go_on_or_begin
         from graphfold.training.process.launch import is_first
 
-        composed = finish(config, hydra, self.overrides, folder)
+        composed = go_on_or_begin(finish(config, hydra, self.overrides, folder))
         if composed.config.resume is None and hydra.mode.name != "MULTIRUN" and is_first():
             print(_choices(hydra), flush=True)  # before torch and the data, which take seconds
-        data = check(composed.config, self.trusted)
+        trusted = [*self.trusted, *composed.packages]
+        data = check(composed.config, trusted)
         with loading():
             from graphfold.recipe import train_command
 
-        return train_command(composed, self.trusted, self.said, data)
+        return train_command(composed, trusted, self.said, data)
 
     def _one_of_several(self, config: DictConfig, hydra: DictConfig, folder: Path) -> float | None:
         from graphfold.studies.sweep import record_run
@@ -187,7 +189,7 @@ def _choices(hydra: DictConfig) -> str:
 
 
 def _train_once(job: TrainingJob, sources: Sources) -> int:
-    from graphfold.training.config.compose import changed_keys, explained
+    from graphfold.training.config.compose import AUTO_RESUME, changed_keys, explained
     from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
     from graphfold.training.run.run_folder import RunFolder
 
@@ -195,7 +197,8 @@ def _train_once(job: TrainingJob, sources: Sources) -> int:
     with explained(job.overrides, sources):
         for override in parse_overrides(job.overrides):
             value = override.value()
-            if override.key_or_group == "resume" and isinstance(value, str):
+            is_path = isinstance(value, str) and value != AUTO_RESUME
+            if override.key_or_group == "resume" and is_path:
                 changed_keys(job.overrides)
                 RunFolder(Path(value)).read_config()  # Hydra would make the folder
                 words.append(f"hydra.run.dir={in_hydras_grammar(value)}")

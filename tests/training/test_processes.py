@@ -233,3 +233,35 @@ def test_a_run_of_two_processes_goes_on_as_if_unbroken(tmp_path: Path) -> None:
     subprocess.run([*command, "trainer.max_epochs=2"], env=environment, check=True)
     assert (broken / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     assert read_json(broken / "metrics.json") == read_json(whole / "metrics.json")
+
+
+#: Ends the second process after the first epoch of the first start.
+KILLER = """
+import os
+from graphfold.training import Callback
+
+class Killer(Callback):
+    def on_epoch_saved(self, loop):
+        is_first_start = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+        if is_first_start and loop.epoch == 0 and not loop.is_first:
+            os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_run_again_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "killer.py").write_text(KILLER)
+    whole, parts = tmp_path / "one", tmp_path / "two"
+    words = [*words_of("tree", tmp_path), "trainer.max_epochs=3", "data.batch_size=4"]
+    train_by_torchrun(whole, *words)
+    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={parts}"]
+    killer = "+callbacks.killer._target_=killer.Killer"
+    command = [sys.executable, *TORCHRUN, "--max-restarts=1", "-m", "graphfold", "train", killer]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command += [*words, *settings, "resume=auto"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("epoch 1/3") == 1
+    assert "goes on after epoch 1" in done.stdout
+    assert read_json(parts / "metrics.json") == read_json(whole / "metrics.json")

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from graphfold.training.config.training_config import (
     count_epochs,
     flatten,
 )
+from graphfold.training.run.run_folder import RunFolder
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
 DEFAULT_EXPERIMENT = "listops_tree_lstm"
@@ -52,6 +53,9 @@ TRAIN, TUNE = "train", "tune"
 
 #: The settings of Hydra itself that are read where runs are not started by it.
 READ_OF_HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.searchpath", "hydra.job.name")
+
+#: In place of a run to continue: the folder of the run itself, if there is something in it.
+AUTO_RESUME = "auto"
 
 #: What may change when a run is continued: none of it changes what an epoch computes.
 RESUMABLE = (
@@ -103,6 +107,8 @@ class Composed:
     config: TrainingConfig
     folder: Path  # hydra.run.dir, or of a run of a sweep its folder in hydra.sweep.dir
     changes: dict[str, Any] = field(default_factory=dict)  # to the config of a resumed run
+    has_time: bool = False  # whether the time of the start is part of the folder's name
+    packages: Sequence[str] = ()  # that a resumed run names, and its user, too
 
 
 def compose(
@@ -179,8 +185,65 @@ def finish(
     if trusted is not None:
         places["data.cache_dir"] = None  # a stranger does not say where files are written
     config = config.changed(places)
-    changes = {} if config.resume is None else _changes(overrides, config.mapping)
-    return Composed(config, folder, changes)
+    has_time = "${now:" in str(OmegaConf.to_container(hydra.run))
+    is_new = config.resume in (None, AUTO_RESUME)
+    changes = {} if is_new else _changes(overrides, config.mapping)
+    return Composed(config, folder, changes, has_time)
+
+
+def go_on_or_begin(composed: Composed, folder: Path | None = None) -> Composed:
+    """What `resume=auto` means in a folder: the run in it is continued if it has a last.ckpt.
+
+    Processes of torchrun that look at different times see the same: none has written a last.ckpt
+    before all of them train.
+
+    Args:
+        composed: the config; it is returned as it is unless it has `resume=auto`.
+        folder: where the run goes; None for the folder of the config.
+
+    Raises:
+        ConfigError: if the run in the folder was begun with other settings, or each start has a
+            folder of its own.
+        CheckpointError: if its config cannot be read.
+    """
+    if composed.config.resume != AUTO_RESUME:
+        return composed
+    if folder is None and composed.has_time:
+        raise ConfigError(
+            "resume=auto goes on in the folder of the run, but each start has another one, named "
+            "by the time. Set hydra.run.dir=FOLDER."
+        )
+    folder = folder or composed.folder
+    config, run = composed.config.changed({"resume": None}), RunFolder(folder)
+    if not run.members(config.ensemble)[0].last.is_file():
+        return replace(composed, config=config, folder=folder)
+    settings, before = (_settings(c) for c in (config, run.read_config()))
+    other = [key for key in {**settings, **before} if settings.get(key) != before.get(key)]
+    if other:
+        raise ConfigError(
+            f"{folder} holds a run with other settings: {', '.join(other)}. Give those of the run, "
+            f"or choose another hydra.run.dir; or continue it as it was by resume={folder}."
+        )
+    named = [(key, *key.split(".")) for key in RESUMABLE]
+    changes = {key: config.mapping[part].get(name) for key, part, name in named}
+    from graphfold.training.config.trust import TRAINED, named_packages  # loads torch
+
+    packages = named_packages(config.mapping, TRAINED)
+    resumed = config.changed({"resume": str(folder)})
+    return Composed(resumed, folder, changes, packages=packages)
+
+
+def _settings(config: TrainingConfig) -> dict[str, Any]:
+    """Dotted key -> value of the settings that a continued run must have kept.
+
+    The length of a schedule that is the number of epochs may change with it.
+    """
+    may_change = tuple(f"{key}." for key in ("resume", *RESUMABLE))
+    kept = {k: v for k, v in flatten(config.mapping) if not f"{k}.".startswith(may_change)}
+    for name in ("T_max", "total_steps"):
+        if kept.get(f"lr_scheduler.{name}") == config.trainer.max_epochs:
+            del kept[f"lr_scheduler.{name}"]
+    return kept
 
 
 def load_whole(

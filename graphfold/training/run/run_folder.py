@@ -151,7 +151,8 @@ class RunFolder:
 
     def _move_earlier(self) -> None:
         earlier = [self.path / name for name in _CONTENTS if (self.path / name).exists()]
-        if not earlier:
+        results = (file for path in earlier if path != self.config for file in _files(path))
+        if next(results, None) is None:  # it was ended before its first epoch was
             return
         number = 1
         while (aside := self.path / f"earlier-{number}").exists():
@@ -159,7 +160,12 @@ class RunFolder:
         aside.mkdir()
         for item in [*earlier, *self.path.glob("tensorboard")]:
             os.replace(item, aside / item.name)
-        print(f"{self.path} held an earlier run: it is now in {aside}")
+        print(f"{self.path} held an earlier run: it is now in {aside}. Give resume=auto to go on.")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself, or the files in a folder."""
+    return (file for file in (path, *path.rglob("*")) if file.is_file())
 
 
 def find_checkpoint(run: Path) -> Path:

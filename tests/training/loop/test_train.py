@@ -109,7 +109,8 @@ def test_an_earlier_run_is_moved_aside(tmp_path: Path, capsys: pytest.CaptureFix
     folder = train(tmp_path / "run", *listops("trainer.max_epochs=1"))
     first = read_json(folder / "metrics.json")
     train(folder, *listops("trainer.max_epochs=1", "seed=5"))
-    assert "held an earlier run: it is now in" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"an earlier run: it is now in {folder / 'earlier-1'}. Give resume=auto to go on" in said
     assert read_json(folder / "earlier-1" / "metrics.json") == first
     assert (folder / "earlier-1" / "checkpoints" / "last.ckpt").is_file()
 
@@ -207,6 +208,79 @@ def test_resuming_without_a_checkpoint_starts_anew(
     assert run("train", f"resume={tmp_path / 'new'}") == 0
     assert "no checkpoints/last.ckpt yet, so it starts anew" in capsys.readouterr().out
     assert read_json(tmp_path / "new" / "metrics.json") == read_json(whole / "metrics.json")
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was interrupted in its second epoch."""
+    with Interrupted(monkeypatch):
+        assert run("train", *listops("trainer.max_epochs=3"), *into(tmp_path / "run")) == 1
+    return tmp_path / "run"
+
+
+def into(folder: Path) -> list[str]:
+    return [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
+
+
+def test_one_command_begins_a_run_and_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = train(tmp_path / "whole", *listops("trainer.max_epochs=3"))
+    words = ["train", *listops("trainer.max_epochs=3"), *into(tmp_path / "auto"), "resume=auto"]
+    with Interrupted(monkeypatch):
+        assert run(*words) == 1
+    assert "goes on" not in capsys.readouterr().out
+    assert run(*words) == 0
+    assert "goes on after epoch 1" in capsys.readouterr().out
+    assert read_json(tmp_path / "auto" / "metrics.json") == read_json(whole / "metrics.json")
+    assert (tmp_path / "auto" / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    assert run(*words) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert not list(tmp_path.glob("auto/earlier-*"))
+
+
+def test_a_run_that_was_ended_before_its_first_epoch_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "config.yaml").write_text("half")
+    train(tmp_path / "run", *listops("trainer.max_epochs=1", "resume=auto"))
+    assert "earlier" not in capsys.readouterr().out
+    assert not list(tmp_path.glob("run/earlier-*"))
+
+
+def test_another_start_gives_more_epochs(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*listops("trainer.max_epochs=4", "resume=auto"), *into(begun)]
+    assert run("train", *words) == 0
+    assert "goes on after epoch 1" in capsys.readouterr().out
+    assert len(rows(begun)) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["optimizer.lr=0.5"], "a run with other settings: optimizer.lr. Give those of"),
+        (["model.hidden_size=4"], "other settings: model.hidden_size"),
+        (
+            ["hydra.run.dir=runs/${now:%H}"],
+            "goes on in the folder of the run, but each start",
+        ),
+    ],
+)
+def test_what_a_started_run_cannot_go_on_with(
+    words: list[str], message: str, begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (begun / "config.yaml").read_text()
+    more = listops("trainer.max_epochs=3", "resume=auto")
+    assert run("train", *more, *into(begun), *words) == 2
+    assert message in capsys.readouterr().err
+    assert (begun / "config.yaml").read_text() == before
+
+
+def test_python_goes_on_in_the_folder_that_it_gives(begun: Path) -> None:
+    words = [*listops("trainer.max_epochs=3", "resume=auto"), *into(begun)[:2]]
+    assert training.train(words, folder=begun).metrics == read_json(begun / "metrics.json")
+    assert len(rows(begun)) == 3
 
 
 def test_kill_9_leaves_a_resumable_run(tmp_path: Path) -> None:
