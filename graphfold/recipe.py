@@ -27,7 +27,13 @@ from typing import Any
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
-from graphfold.inference.evaluate import calibrate, evaluate, missed_coverage, score_part
+from graphfold.inference.evaluate import (
+    calibrate,
+    evaluate,
+    missed_coverage,
+    rehearse,
+    score_part,
+)
 from graphfold.inference.part_files import write_predictions, write_split
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
@@ -45,6 +51,7 @@ from graphfold.training.console import describe_data, describe_positive, metrics
 from graphfold.training.loop.checks import (
     LOOKED_AT,
     check_measured,
+    check_targets,
     refuse_unread_options,
     warn_of_batch_dependence,
     warn_of_leak,
@@ -238,8 +245,10 @@ def start_run(
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
     refuse_unread_options(decided, first, len(data.split.val))
     warn_of_batch_dependence(first.model, data.select(data.split.train[:LOOKED_AT], encoded=True))
+    check_targets(first.model, data)
     of_graphs = first.model.head.level == "graph"
     check_measured(first.model, data.chunks("train", encoded=True, facts=of_graphs))
+    rehearse(decided, first.model, data)
     begins_anew = trusted is not None
     with nullcontext() if begins_anew else folder.lock():
         if is_first():

@@ -197,8 +197,9 @@ def _train_once(job: TrainingJob, sources: Sources) -> int:
     with explained(job.overrides, sources):
         for override in parse_overrides(job.overrides):
             value = override.value()
-            is_path = isinstance(value, str) and value != AUTO_RESUME
-            if override.key_or_group == "resume" and is_path:
+            if value == AUTO_RESUME or override.key_or_group != "resume":
+                continue
+            if isinstance(value, str):
                 changed_keys(job.overrides)
                 RunFolder(Path(value)).read_config()  # Hydra would make the folder
                 words.append(f"hydra.run.dir={in_hydras_grammar(value)}")

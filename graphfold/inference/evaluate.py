@@ -6,7 +6,9 @@ sentences about intervals and sets that hold fewer true values than they promise
 
 from __future__ import annotations
 
+import copy
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +23,9 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
 from graphfold.inference.places import Place, check_place, made_here
+from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.model import Model, cells_as_they_are
 from graphfold.layers.uncertainty.calibration import (
     Calibration,
     calibration_of,
@@ -29,8 +33,10 @@ from graphfold.layers.uncertainty.calibration import (
     shortage,
 )
 from graphfold.layers.uncertainty.conformal import conformal_rank
+from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.metrics.interval import is_inside
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import (
     describe_data,
     describe_positive,
@@ -38,14 +44,21 @@ from graphfold.training.console import (
     format_table,
     metrics_table,
 )
-from graphfold.training.process.process import prepare_process
+from graphfold.training.process.launch import is_first
+from graphfold.training.process.process import (
+    capture_generators,
+    prepare_process,
+    restore_generators,
+)
 from graphfold.training.run.checkpoint import DEVIATIONS
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
 from graphfold.training.scoring import (
+    HeadMetrics,
     Metrics,
     class_metrics,
     confusion_counts,
+    score,
     warn_of_undefined,
 )
 
@@ -90,6 +103,59 @@ def calibrate(
         trained = replace(trained, checkpoint=checkpoint, calibration=calibration)
     told = [note for note in notes if note]
     return trained, "\n".join(told) or None
+
+
+#: Records of each part that a rehearsal takes.
+REHEARSED = 50
+
+
+def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
+    """Does what follows training with an untrained model, on a few records of val and test.
+
+    So whatever cannot be calibrated, scored, described or drawn is refused before the first epoch
+    instead of after the last. The model and the random generators stay as they are.
+
+    Args:
+        config: of the run.
+        model: of the run, or the first of its members.
+        data: of the run, prepared.
+
+    Raises:
+        GraphfoldError: what follows training would raise; a user's own head or metric may raise
+            any error.
+    """
+    if isinstance(model, FittedModel):
+        return  # it predicts nothing before it is fitted
+    before = capture_generators()
+    members = [copy.deepcopy(model).eval()] * min(config.ensemble, 2)
+    untrained: Model = members[0]
+    if config.ensemble > 1 or config.dropout_samples:
+        untrained = Ensemble(members, config.dropout_samples or 0)
+    with cells_as_they_are(untrained), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _rehearse(config, untrained, data)
+    restore_generators(before)
+
+
+def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
+    head, calibration, settings = model.head, None, config.calibration
+    how = settings.method, settings.level, settings.sets
+    for part in ("val", "test"):
+        numbers = data.split.part(part)[:REHEARSED]
+        if not len(numbers):
+            continue
+        rows = score(model, [model.plan(data.select(numbers, encoded=True))])
+        if part == "val":
+            calibration = fit_calibration(head, *how, rows.prediction, rows.target)
+        if calibration is not None:
+            head = model.head.with_parts(*calibration.adds)
+            rows = replace(rows, prediction=calibration(rows.prediction))
+        HeadMetrics.of(head, config.metrics, config.loss["reduction"])(rows)
+        missed_coverage(calibration, {part: rows})
+        head.describe(rows.prediction)
+        head.measured_values(rows.target)
+        if is_first():  # which draws the report; matplotlib takes long to load
+            head.plot(rows)
 
 
 #: What is so unlikely that it is no chance.

@@ -375,6 +375,13 @@ class Head(nn.Module, ABC):
             return torch.arange(dag.num_graphs, device=dag.batch.device)
         return dag.batch if self.level == "node" else dag.batch.index_select(0, dag.output_index)
 
+    def check_targets(self, targets: Tensor) -> None:
+        """Raises DataError for a value that cannot be learnt; every part is checked before work.
+
+        Shape:
+            targets: what `target_rows` gave
+        """
+
     def measured(self, targets: Tensor) -> Tensor:
         """Bool, like `targets`: which of them are known."""
         return ~targets.isnan()

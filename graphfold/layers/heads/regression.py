@@ -325,7 +325,7 @@ class LogRegressionHead(NumberHead):
 
     Raises:
         ConfigError: if there are no such targets, one is not a float, or one has no scaler.
-        DataError: in `losses`, if a value is not above zero.
+        DataError: in `check_targets` and `losses`, if a value is not above zero.
     """
 
     scaler_at = 2
@@ -341,13 +341,18 @@ class LogRegressionHead(NumberHead):
 
     def standardise(self, values: Tensor) -> Tensor:
         """The logarithms, standardised."""
+        self.check_targets(values)
+        return super().standardise(values.log())
+
+    def check_targets(self, targets: Tensor) -> None:
+        """Raises DataError for a value that has no logarithm."""
+        values = _split(targets)[0]
         wrong = values[values <= 0]
         if len(wrong):
             raise DataError(
                 f"a target of {', '.join(self.targets)} is {float(wrong[0]):g}, but "
                 "LogRegressionHead learns numbers above zero. Choose RegressionHead."
             )
-        return super().standardise(values.log())
 
     def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
         return (raw - wanted).abs()

@@ -38,7 +38,7 @@ class RelatednessHead(Head):
 
     Raises:
         ConfigError: if there is no such target, it is not a float, or the scale is empty.
-        DataError: in `losses`, if a score lies outside the scale.
+        DataError: in `check_targets` and `losses`, if a score lies outside the scale.
     """
 
     pairs = True
@@ -85,6 +85,7 @@ class RelatednessHead(Head):
         return raw
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        self.check_targets(targets)
         known = self.measured(targets).squeeze(1)
         p = self._distribution(targets.squeeze(1).to(raw.dtype), known)
         divergence = (torch.xlogy(p, p) - p * torch.log_softmax(raw, dim=1)).sum(1)
@@ -99,16 +100,19 @@ class RelatednessHead(Head):
         """From the lowest to the highest score."""
         return float(self.scores[0]), float(self.scores[-1])
 
-    def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
-        """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""
-        low, high = self.scores[0], self.scores[-1]
-        wrong = y[known & ((y < low) | (y > high))]
+    def check_targets(self, targets: Tensor) -> None:
+        """Raises DataError for a score outside the scale."""
+        low, high = self.possible
+        wrong = targets[(targets < low) | (targets > high)]
         if len(wrong):
             raise DataError(
                 f"target '{self.targets[0]}' has the score {float(wrong[0]):g}, outside "
                 f"{int(low)} .. {int(high)}. Set low and high of {type(self).__name__}."
             )
-        y = torch.where(known, y, low)
+
+    def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
+        """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""
+        y = torch.where(known, y, self.scores[0])
         # A hat of width one around each whole score.
         return (1 - (y.unsqueeze(1) - self.scores).abs()).clamp(min=0)
 

@@ -19,10 +19,11 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from graphfold.batching import Network, States
 from graphfold.dag import TypedDAG, collate, select
+from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
 from graphfold.errors import ConfigError, DataError
-from graphfold.layers import Model
+from graphfold.layers import Head, Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.dropout import drops_out
 from graphfold.layers.normalisation import is_batch_norm
@@ -42,6 +43,16 @@ def warn_of_leak(data: DataModule) -> None:
     if leak is not None:
         data.split = replace(data.split, notes=(*data.split.notes, leak))
         warnings.warn(leak, stacklevel=2)
+
+
+def check_targets(model: Model, data: DataModule) -> None:
+    """Raises DataError for a value of any part that the head of a model cannot learn."""
+    head = model.head
+    if type(head).check_targets is Head.check_targets:  # it can learn all, which need not be read
+        return
+    for part in PARTS:
+        for piece in data.chunks(part, encoded=True, facts=head.level == "graph"):
+            head.check_targets(head.target_rows(piece))
 
 
 def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:

@@ -1,0 +1,198 @@
+"""Whatever can be seen before the first epoch is refused there, and not after the last."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from training.one_step import new_loop
+from training.tiny_runs import run, write_corpora
+
+import graphfold
+from graphfold.inference.evaluate import rehearse
+from graphfold.training.config.compose import compose
+
+#: A head and a metric that fail only where a finished run is scored, described or drawn.
+OWN = """
+from graphfold.layers import RegressionHead
+from graphfold.metrics import metric
+
+class NoWords(RegressionHead):
+    def describe(self, predicted):
+        raise RuntimeError("no words")
+
+class NoPicture(RegressionHead):
+    def plot(self, rows):
+        raise RuntimeError("no picture")
+
+@metric(task="regression")
+def no_number(predicted, target):
+    raise RuntimeError("no number")
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of molecules with a number and a class; the last test record has no logarithm."""
+    folder = write_corpora(tmp_path_factory.mktemp("checks"))
+    parts = ("train", "val", "test")
+    rows = [
+        f"{'C' * (1 + n // 3)}{'NOS'[n % 3]},{n},{n % 2},{parts[n % 3]},{0 if n == 59 else n + 1}"
+        for n in range(60)
+    ]
+    (folder / "m.csv").write_text("\n".join(["smiles,y,kind,part,cost", *rows]))
+    (folder / "own_parts.py").write_text(OWN)
+    return folder
+
+
+def words(home: Path, *more: str) -> list[str]:
+    return [
+        "data=smiles", "model=gcn", "model.hidden_size=4", f"data.path={home}/m.csv",
+        "data.split_column=part", "data.split=given", f"data.cache_dir={home}/cache",
+        "model.fuse=false", "logger=none", "trainer.max_epochs=1", "data.target_columns=[y]", *more,
+    ]  # fmt: skip
+
+
+CLASSES = ("data.target_columns=[kind]", "data.task=classification")
+COSTS = ("data.target_columns=[cost]", "model.head._target_=graphfold.layers.LogRegressionHead")
+SICK = ("experiment=sick_tree_lstm", "+model.head.low=3", "+model.head.high=4")
+CASES = {
+    "intervals of classes": ([*CLASSES, "calibration.method=conformal"], "not for binary pred"),
+    "intervals of classes of an ensemble": (
+        [*CLASSES, "calibration.method=conformal", "ensemble=2"], "not for binary predictions",
+    ),
+    "temperature of numbers": (["calibration.method=temperature"], "not for regression predict"),
+    "temperature of deviations": (
+        ["calibration.method=temperature", "+model.head.loss=mean_variance"], "not for regression",
+    ),
+    "temperature of quantiles": (
+        ["calibration.method=temperature", "+model.head.loss=quantile"], "not for regression",
+    ),
+    "temperature of evidence": (
+        ["calibration.method=temperature", "+model.head.loss=evidential"], "not for regression",
+    ),
+    "a number without a logarithm in the test part": ([*COSTS], "a target of cost is 0, but"),
+    "a metric": (["metrics=[own_parts.no_number]"], "no number"),
+    "words": (["model.head._target_=own_parts.NoWords"], "no words"),
+    "a picture": (["model.head._target_=own_parts.NoPicture"], "no picture"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_refused_before_the_first_epoch(
+    name: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more, message = CASES[name]
+    monkeypatch.syspath_prepend(home)
+    assert run("train", *words(home, *more), f"hydra.run.dir={tmp_path}/run") > 0
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "epoch 1" not in said.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_score_outside_of_the_scale_is_refused_before_the_first_epoch(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = [f"data.root={home}", f"data.cache_dir={home}/cache", f"hydra.run.dir={tmp_path}/run"]
+    assert run("train", *SICK, *root, "logger=none", "model.fuse=false") == 2
+    assert "outside 3 .. 4. Set low and high" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rehearsal_leaves_nothing(home: Path) -> None:
+    loop, data = new_loop(*words(home))
+    config = compose(words(home)).config
+    before = {name: value.clone() for name, value in loop.model.state_dict().items()}
+    numbers = torch.get_rng_state()
+    rehearse(config, loop.model, data)
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert loop.model.training
+    assert loop.model.network.execution == {}
+    assert all(torch.equal(before[name], value) for name, value in loop.model.state_dict().items())
+
+
+MADE = "a model is made before the first epoch"
+REHEARSED = "`rehearse` does the same before the first epoch"
+EVALUATED = "commands that read a finished run, and not training, call it"
+FILES = "a file was damaged or replaced since it was written"
+DISK = "the disk is full, or the folder has gone, when a file is written"
+
+#: Every function that what follows training may call, and that raises: why it is no work lost.
+RAISES = {
+    "inference/evaluate.py": {"_evaluate": EVALUATED, "_score_parts": EVALUATED},
+    "layers/uncertainty/calibration.py": {"fit_calibration": REHEARSED},
+    "layers/uncertainty/conformal.py": {"fit_isotonic": REHEARSED},
+    "layers/uncertainty/ensemble.py": {"Ensemble.__init__": REHEARSED},
+    "layers/heads/classification.py": {"ClassHead.__init__": MADE},
+    "layers/heads/head.py": {
+        "find_targets": MADE, "weights_of": MADE, "class_weights_of": MADE, "Head.__init__": MADE,
+        "mlp": MADE,
+    },
+    "layers/heads/pretraining.py": {"PretrainingHead.__init__": MADE},
+    "layers/heads/registry.py": {"choose_head": MADE},
+    "layers/heads/regression.py": {
+        "NumberHead._scales": MADE, "RegressionHead.__init__": MADE, "QuantileHead.__init__": MADE,
+        "EvidentialHead.__init__": MADE,
+        "LogRegressionHead.check_targets": "`check_targets` reads all parts before",
+    },
+    "layers/heads/relatedness.py": {
+        "RelatednessHead.__init__": MADE,
+        "RelatednessHead.check_targets": "`check_targets` reads all parts before",
+    },
+    "metrics/registry.py": {"find_metric": "the loop of the first member is made before"},
+    "training/scoring.py": {
+        "HeadMetrics.of": REHEARSED, "HeadMetrics.choose_monitor": MADE, "class_metrics": EVALUATED,
+        "rows_of": "memory runs out, for one record alone",
+    },
+    "training/run/trained.py": {"TrainedModel.load": FILES, "TrainedModel.data": EVALUATED},
+    "training/run/checkpoint.py": {
+        "Checkpoint.load": FILES, "_check_members": FILES, "_read": FILES,
+    },
+    "training/run/best_and_last.py": {
+        "read_progress": FILES, "load_begun": FILES, "_check_same_run": FILES,
+        "check_epochs": "a run that is continued is checked before", "check_model": FILES,
+    },
+    "files.py": {
+        "whole_file": DISK, "write_bytes": DISK, "check_output": EVALUATED,
+        "_check_stream": EVALUATED,
+    },
+}  # fmt: skip
+
+#: The files that what follows training goes through.
+AFTER = (
+    "inference/evaluate.py", "inference/part_files.py", "reports/*.py", "layers/uncertainty/*.py",
+    "layers/heads/*.py", "metrics/*.py", "training/scoring.py", "training/run/trained.py",
+    "training/run/checkpoint.py", "training/run/best_and_last.py", "files.py",
+)  # fmt: skip
+
+
+def functions_that_raise(file: Path) -> Iterator[str]:
+    """The functions of a file, with the names of their classes, in which an error is raised."""
+    waiting: list[tuple[ast.AST, str]] = [(ast.parse(file.read_text()), "")]
+    while waiting:
+        node, name = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                waiting.append((child, f"{name}.{child.name}".lstrip(".")))
+            elif isinstance(child, ast.Raise):
+                yield name
+            else:
+                waiting.append((child, name))
+
+
+def test_every_error_that_comes_after_training_has_its_reason() -> None:
+    home = Path(inspect.getfile(graphfold)).parent
+    files = [file for name in AFTER for file in home.glob(name)]
+    found = {str(file.relative_to(home)): {*functions_that_raise(file)} for file in files}
+    assert {name: raising for name, raising in found.items() if raising} == {
+        name: {*reasons} for name, reasons in RAISES.items()
+    }
