@@ -26,8 +26,15 @@ UNKNOWN = ("W_i.bias", "W_h.bias", "W_d.weight")
 #: The class of chemprop whose weights they are.
 ENCODER = "BondMessagePassing"
 
-#: Beside tensors and plain values, files of chemprop name classes of its own, and this one, a dict.
-OWN, OPTIONS = "chemprop.", "lightning.fabric.utilities.data.AttributeDict"
+#: Beside tensors and plain values, files of chemprop name classes of these packages, which become
+#: stand-ins: of its own, activations, identities and metrics.
+STOOD_FOR = ("chemprop.", "torch.nn.modules.", "torchmetrics.")
+
+#: What else they name, and what stands for it: a dict, and the builtin.
+PLAIN = ((dict, "lightning.fabric.utilities.data.AttributeDict"), (set, "builtins.set"))
+
+#: The class that stands for an option that is not set.
+NOTHING = "Identity"
 
 
 def take_encoder(model: Model, path: Path) -> str:
@@ -113,16 +120,20 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
 
 
 class _Named:
-    """Stands for a class of chemprop, and for what is made of it; it does nothing.
+    """Stands for a class or a function, and for what is made of it; it does nothing.
 
     Args:
         *values: what it is made of: the value of an enum.
     """
 
     name = ""
+    values: tuple[Any, ...] = ()
 
     def __init__(self, *values: Any) -> None:
         self.values = values
+
+    def __setstate__(self, state: Any) -> None:
+        """Keeps nothing of the state of a module."""
 
     def __str__(self) -> str:
         return str(self.values[0]) if self.values else self.name
@@ -131,15 +142,15 @@ class _Named:
 def _load(path: Path) -> Any:
     """The content of a file of torch, read without importing or running anything.
 
-    torch's own reader refuses all but tensors and plain values. The classes of chemprop that stand
-    beside them (`cls`, the enum of activations) become a `_Named` each.
+    torch's own reader refuses all but tensors and plain values. The classes that stand beside them
+    (`cls`, the enum of activations, a module of torch) become a `_Named` each.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-            known = [(_stand_in(name), name) for name in names if name.startswith(OWN)]
-            with torch.serialization.safe_globals([*known, (dict, OPTIONS)]):
+            known = [(_stand_in(name), name) for name in names if name.startswith(STOOD_FOR)]
+            with torch.serialization.safe_globals([*known, *PLAIN]):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -157,7 +168,8 @@ def _stand_in(path: str) -> type[_Named]:
 
 def _unknown_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set, and that DMPNN cells do not have."""
-    found = {key: options.get(key) for key in ("undirected", "V_d_transform", "graph_transform")}
+    keys = ("undirected", "V_d_transform", "E_d_transform", "graph_transform")
+    found = {key: options.get(key) for key in keys if str(options.get(key)) != NOTHING}
     kind = options.get("cls")
     if isinstance(kind, type) and issubclass(kind, _Named) and kind.name != ENCODER:
         found["cls"] = kind.name

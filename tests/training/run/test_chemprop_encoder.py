@@ -209,6 +209,7 @@ def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "AtomMessagePassing": "message_passing.base",
     }
     kinds |= {"MeanAggregation": "agg", "RegressionFFN": "predictors"}
+    kinds |= {"GraphTransform": "transforms"}
     found: dict[str, Any] = {
         name: type(name, (), {"__module__": f"chemprop.nn.{place}"})
         for name, place in kinds.items()
@@ -270,6 +271,36 @@ def test_files_that_chemprop_wrote_are_read_without_chemprop(
         with torch.no_grad():
             states = ours.states(ours.plan(dag))["h"][: len(expected)]
         torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_modules_of_torch_in_the_options_stand_for_what_they_do(
+    tmp_path: Path, chemprop: dict[str, Any]
+) -> None:
+    """chemprop 2.3.1 has an identity where nothing is transformed, and may have the activation."""
+    nothing = {key: torch.nn.Identity() for key in TRANSFORMS}
+    dag, expected = graph(), torch.tensor(GOLDEN["states"])
+    options = {**nothing, "activation": torch.nn.ReLU(), "metrics": {"rmse", "mae"}}
+    for path in files_of_chemprop(tmp_path, chemprop, **options):
+        ours = model()
+        take_encoder(ours, path)
+        with torch.no_grad():
+            states = ours.states(ours.plan(dag))["h"][: len(expected)]
+        torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-6)
+    for path in files_of_chemprop(tmp_path, chemprop, activation=torch.nn.Tanh()):
+        with pytest.raises(ConfigError, match="Its activation is tanh"):
+            take_encoder(model(), path)
+
+
+TRANSFORMS = ("V_d_transform", "E_d_transform", "graph_transform")
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_that_does_something_is_refused(
+    name: str, tmp_path: Path, chemprop: dict[str, Any]
+) -> None:
+    for path in files_of_chemprop(tmp_path, chemprop, **{name: chemprop["GraphTransform"]()}):
+        with pytest.raises(CheckpointError, match=f"has {name}=GraphTransform, which a D-MPNN"):
+            take_encoder(model(), path)
 
 
 def test_options_in_classes_of_chemprop_are_compared(
