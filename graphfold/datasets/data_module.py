@@ -136,6 +136,8 @@ class DataModule:
             )
             if self._words is not None:
                 self.spec, self._vectors = learn_words(self.spec, dag, self._words, settings)
+            if self.spec.vocabularies and len(self.split.val):
+                self.spec = self.spec.held_out(self._chunks(dag, self.split.val, False))
         else:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)

@@ -54,6 +54,11 @@ class UnknownCount:
     records: int = 0  # with an unknown value
     all_records: int = 0
 
+    @property
+    def known(self) -> float:
+        """The share of the values that the model has learnt."""
+        return 1 - self.unknown / max(self.values, 1)
+
 
 class UnknownValues:
     """Counts, over batches, the values of string inputs that are missing or in no vocabulary.
@@ -92,17 +97,20 @@ class UnknownValues:
             self.counts[key] = UnknownCount(**sums)
 
     def sentences(self) -> list[str]:
-        """One for each column of which far more is unknown than was in training."""
+        """One for each column of which far more is unknown than was where the model was scored."""
         told = []
         for (space, name), count in self.counts.items():
-            in_training = self.vocabularies[space, name].known
-            known = 1 - count.unknown / max(count.values, 1)
-            if in_training is None or not _is_much(in_training - known, count.values):
+            vocabulary = self.vocabularies[space, name]
+            usual, part = vocabulary.held_out, "the validation part"
+            if usual is None:
+                usual, part = vocabulary.known, "training"
+            known = count.known
+            if usual is None or not _is_much(usual - known, count.values):
                 continue
             told.append(
                 f"missing or never seen in training: {count.unknown} of "
                 f"{count_of(count.values, 'value')} of '{name}' of {space.removeprefix('type:')} "
-                f"({1 - known:.0%}; in training {1 - in_training:.0%}), in {count.records} of "
+                f"({1 - known:.0%}; in {part} {1 - usual:.0%}), in {count.records} of "
                 f"{count_of(count.all_records, 'record')}. Predictions for these are worse than "
                 "the scores of the model say. Give data of the kind that it was trained on."
             )
@@ -204,6 +212,21 @@ class FeatureSpec:
             if column.torch_dtype.is_floating_point
         }
         return FeatureSpec(dag.schema, vocabularies, scalers, inputs)
+
+    def held_out(self, val: Iterable[TypedDAG]) -> FeatureSpec:
+        """The same, with the shares of known values in the validation part.
+
+        Args:
+            val: the validation part, as read, in pieces.
+        """
+        unknown, plain = UnknownValues(self), replace(self, words=None)
+        for part in val:
+            unknown.add(plain.encode(part))
+        vocabularies = {
+            key: replace(vocabulary, held_out=unknown.counts[key].known)
+            for key, vocabulary in self.vocabularies.items()
+        }
+        return replace(self, vocabularies=vocabularies)
 
     @property
     def schema(self) -> Schema:

@@ -24,11 +24,14 @@ class Vocabulary:
         lowercase: whether words are looked up in lower case.
         known: the share of the values of the training part that have an id of their own; None of a
             vocabulary that was stored before this was counted.
+        held_out: the same share of the validation part, on which the model is scored; None without
+            one.
     """
 
     words: tuple[str, ...]
     lowercase: bool = False
     known: float | None = None
+    held_out: float | None = None
 
     def __len__(self) -> int:
         return len(self.words) + 1
@@ -62,12 +65,14 @@ class Vocabulary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and values, ready for JSON."""
-        return {"words": list(self.words), "lowercase": self.lowercase, "known": self.known}
+        shares = {"known": self.known, "held_out": self.held_out}
+        return {"words": list(self.words), "lowercase": self.lowercase, **shares}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Vocabulary:
         """The vocabulary that `to_dict` describes."""
-        return Vocabulary(tuple(data["words"]), data["lowercase"], data.get("known"))
+        shares = data.get("known"), data.get("held_out")
+        return Vocabulary(tuple(data["words"]), data["lowercase"], *shares)
 
 
 def fit_vocabulary(

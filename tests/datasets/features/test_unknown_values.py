@@ -9,6 +9,7 @@ import pytest
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import read_records
+from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec, UnknownValues
 from graphfold.datasets.readers.conllu import ConlluAdapter
 
@@ -73,6 +74,37 @@ def test_what_training_lacked_may_be_absent() -> None:
     rare = sentences("det", "det", "obj")
     assert count(rare, sentences("obj", "det"), min_count=3) == []  # a third had no id there
     assert count(sentences("_"), sentences("_")) == []
+
+
+def test_what_is_unknown_in_the_validation_part_is_ordinary() -> None:
+    """The scores of a model are those of records with as many unknown values."""
+    trained = sentences(*["det"] * 40)
+    spec = FeatureSpec.fit(trained).held_out([sentences(*["det", "new"] * 20)])
+    for new, is_said in ((["det", "other"] * 20, False), (["det"] * 3 + ["other"] * 37, True)):
+        unknown = UnknownValues(FeatureSpec.from_dict(spec.to_dict()))
+        unknown.add(spec.encode(sentences(*new)))
+        assert len(unknown.sentences()) == is_said
+    assert "(92%; in the validation part 50%)" in unknown.sentences()[0]
+
+
+def test_a_run_does_not_warn_of_its_test_part(tmp_path: Path) -> None:
+    """All words of val and test are new; so are those that its scores are about."""
+    for part, word in (("train", "a"), ("dev", "b"), ("test", "c")):
+        lines = [f"(3 (2 {word}{n}) (4 {word}))" for n in range(40)]
+        (tmp_path / f"{part}.txt").write_text("\n".join(lines))
+    parts = {part: str(tmp_path / f"{name}.txt") for part, name in PARTS.items()}
+    data = DataModule(
+        adapter="brackets", path=parts, split="given", cache_dir=str(tmp_path), batch_size=4
+    )
+    data.prepare()
+    unknown = UnknownValues(data.spec)
+    for piece in data.chunks("test", encoded=True):
+        unknown.add(piece)
+    assert any(count.known == 0 for count in unknown.counts.values())
+    assert unknown.sentences() == []
+
+
+PARTS = {"train": "train", "val": "dev", "test": "test"}
 
 
 def test_a_spec_of_before_says_nothing() -> None:
