@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
@@ -190,6 +190,12 @@ _GAP = " ... "
 def count_of(number: int, noun: str) -> str:
     """A number with its noun, such as "1 record" or "2 records"."""
     return f"{number} {noun}" + "s" * (number != 1)
+
+
+def some_of(names: Sequence[str], most: int = 6) -> str:
+    """The first names, and how many there are more, such as "a, b and 214 more"."""
+    shown, more = ", ".join(names[:most]), len(names) - most
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def add_note(error: Exception, note: str) -> None:

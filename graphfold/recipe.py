@@ -28,6 +28,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import (
+    AT_RANDOM,
     calibrate,
     evaluate,
     missed_coverage,
@@ -428,7 +429,7 @@ def finish(
     write_predictions(folder.predictions, data, trained.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
-    missed = missed_coverage(trained.calibration, rows)
+    missed = missed_coverage(trained.calibration, rows, data.split.method in AT_RANDOM)
     write_report(folder, trained, data, rows, metrics, history, missed)
     positive = describe_positive(trained.head)
     print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))

@@ -45,9 +45,40 @@ def describe_policy(calls: Mapping[str, float]) -> str:
     return f"policy {name}: {fewest:.0f} calls of cells per batch{more}"
 
 
+#: Targets that have a row in the table of metrics, and metrics that have a column in it.
+_MOST_TARGETS, _MOST_COLUMNS = 20, 8
+
+
 def metrics_table(metrics: Mapping[str, float | None]) -> str:
-    """The metrics, a row for each name and a column for each part."""
-    return format_table(by_part(metrics))
+    """The metrics, a row for each name and a column for each part.
+
+    Of several targets there is a second table for the last part: a row for each target and a
+    column for each metric.
+    """
+    parts = by_part(metrics)
+    whole = {
+        part: {name: value for name, value in values.items() if "/" not in name}
+        for part, values in parts.items()
+    }
+    tables = [format_table(whole)]
+    last = next(reversed(parts), "")
+    if any("/" in name for name in parts.get(last, {})):
+        tables.append(_target_table(last, parts[last]))
+    return "\n".join(tables)
+
+
+def _target_table(part: str, values: Mapping[str, float | None]) -> str:
+    """The metrics of each target in one part."""
+    columns: dict[str, dict[str, float | None]] = {}
+    for name, value in values.items():
+        metric, _, target = name.partition("/")
+        if target and (metric in columns or len(columns) < _MOST_COLUMNS):
+            columns.setdefault(metric, {})[target] = value
+    targets = list(dict.fromkeys(target for column in columns.values() for target in column))
+    shown = targets[:_MOST_TARGETS]
+    table = format_table({m: {t: column.get(t) for t in shown} for m, column in columns.items()})
+    more = f"\nand {len(targets) - len(shown)} more targets" if len(targets) > len(shown) else ""
+    return f"{part} by target\n{table}{more}"
 
 
 def describe_positive(head: Head) -> str | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphfold.batching import Batch
 from graphfold.dag import select
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError, did_you_mean, some_of
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted, join
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
@@ -187,7 +187,7 @@ def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
     undefined = [name for name, value in metrics.items() if value is None]
     if undefined:
         warnings.warn(
-            f"{', '.join(undefined)}: undefined for these records (one class only, no variation "
+            f"{some_of(undefined, 12)}: undefined for these records (one class only, no variation "
             "or no measured target), reported as null.",
             UndefinedMetricWarning,
             stacklevel=2,

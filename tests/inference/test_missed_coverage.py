@@ -66,8 +66,34 @@ def test_only_targets_that_miss_by_far_are_told() -> None:
     (sentence,) = missed_coverage(fitted, {"test": rows(new, y[100:])})
     assert sentence.startswith("test: 20% of the true values of b (10 of 50) are in their 90% int")
     assert sentence.endswith("and on such records intervals are too narrow.")
+    (of_random,) = missed_coverage(fitted, {"test": rows(new, y[100:])}, is_random=True)
+    assert "unlike" not in of_random
+    assert of_random.endswith(
+        "By chance that is rare: the validation part, which chose the epoch, too, flatters the "
+        "model, so intervals are too narrow."
+    )
     assert missed_coverage(fitted, {"val": rows(new, y[100:])}) == []
     assert missed_coverage(None, {"test": rows(new, y[100:])}) == []
+
+
+def test_of_many_targets_one_may_miss_by_chance() -> None:
+    """A coverage with a chance of 1 in 2,000 is told of one target, and not of ten."""
+    torch.manual_seed(0)
+    said = []
+    for count in (1, 10):
+        names = [f"t{n}" for n in range(count)]
+        head = RegressionHead(3, Schema(types=TYPES, graph_targets=tuple(map(Column, names))))
+        y = torch.randn(200, count)
+        fitted = Intervals.fit(head, 0.9, Predicted(torch.zeros(100, count)), y[:100])
+        covered = next(n for n in range(101) if coverage_chance(n, 100, 100, 0.9) > 5e-4)
+        y[100:] = torch.where(torch.arange(100) < covered, 0.0, 99.0).unsqueeze(1)
+        y[100:, 1:] = 0.0
+        said.append(
+            missed_coverage(
+                fitted, {"test": rows(fitted(Predicted(torch.zeros(100, count))), y[100:])}
+            )
+        )
+    assert [len(sentences) for sentences in said] == [1, 0]
 
 
 def test_sets_that_miss_are_told() -> None:

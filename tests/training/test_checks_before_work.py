@@ -76,6 +76,10 @@ CASES = {
         ["calibration.method=temperature", "+model.head.loss=evidential"], "not for regression",
     ),
     "a number without a logarithm in the test part": ([*COSTS], "a target of cost is 0, but"),
+    "a list of widths": (
+        ["+model.head.hidden_size=[300,300]"], "model.head.hidden_size is [300, 300], but it must be a",
+    ),
+    "a word for a probability": (["+model.head.dropout=much"], "dropout"),
     "a metric": (["metrics=[own_parts.no_number]"], "no number"),
     "words": (["model.head._target_=own_parts.NoWords"], "no words"),
     "a picture": (["model.head._target_=own_parts.NoPicture"], "no picture"),

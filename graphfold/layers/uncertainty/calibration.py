@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, some_of
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
 from graphfold.layers.uncertainty.conformal import least_records
@@ -91,7 +91,7 @@ def shortage(
     if not few:
         return None
     return (
-        f"no {level:.0%} {what} for {', '.join(few)}: they take {least} measured records "
+        f"no {level:.0%} {what} for {some_of(few)}: they take {least} measured records "
         f"of the validation part, and there are {min(sizes.values())}. More of them by "
         "data.fractions, or a lower calibration.level, would do."
     )

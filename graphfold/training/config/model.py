@@ -20,7 +20,12 @@ from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.layers.virtual_node import VirtualNode
 from graphfold.options import parameters
-from graphfold.training.config.instantiate import call, find_target, instantiate
+from graphfold.training.config.instantiate import (
+    call,
+    check_targets,
+    find_target,
+    instantiate,
+)
 from graphfold.training.config.training_config import TrainingConfig
 
 #: In place of a type's name, cells may be given by role: types without inputs, those with any
@@ -71,6 +76,8 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
     )
     if config.model.get("encoder_from") is not None:
         model["encoder_from"] = config.model["encoder_from"]  # until the model has its weights
+    if faults := check_targets(own_options(model), "model"):  # of the classes that were chosen
+        raise ConfigError("\n".join(faults))
     return config.changed({"data": {**config.data, **data.inferred_options}, "model": model})
 
 

@@ -25,6 +25,11 @@ _HOW = (
     "\"data.target_columns=['a, b','c (d)']\"."
 )
 
+#: Options that name columns which are inputs or targets of a model.
+NAMED_BY_MODEL = (
+    *("extra_columns", "target_columns", "atom_target_columns", "bond_target_columns"),
+)
+
 #: Text that Hydra reads as it is, but for what it does not read as text.
 _WORD, _NO_STRINGS = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*"), ("true", "false", "null", "nan", "inf")
 
@@ -59,12 +64,15 @@ def in_words_of_set() -> Iterator[None]:
     try:
         yield
     except GraphfoldError as error:
-        error.message = re.sub(
-            r"\bSet data\.(\w+)(=[\w.-]*\w)?",
-            lambda match: f"Add --set {match[1]}{match[2] or '=VALUE'}",
-            error.message,
-        )
+        error.message = re.sub(r"\bSet data\.(\w+)(=[\w.-]*\w)?", _remedy_of_set, error.message)
         raise
+
+
+def _remedy_of_set(match: re.Match[str]) -> str:
+    """The remedy of an error, for a trained model: some names of columns are part of it."""
+    if match[1] in NAMED_BY_MODEL:
+        return "Rename the column in the file, for the model has its name"
+    return f"Add --set {match[1]}{match[2] or '=VALUE'}"
 
 
 def refuse_sweeps(overrides: Sequence[Override]) -> None:

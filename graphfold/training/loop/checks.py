@@ -22,7 +22,7 @@ from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
-from graphfold.errors import ConfigError, DataError
+from graphfold.errors import ConfigError, DataError, some_of
 from graphfold.layers import Head, Model
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.dropout import drops_out
@@ -84,15 +84,16 @@ def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
     if not any(measured):
         raise DataError(
             f"none of the {num_graphs} training records has a value of "
-            f"{', '.join(targets)}. Give other data, or train on another target."
+            f"{some_of(targets)}. Give other data, or train on another target."
         )
-    for name, is_measured in zip(targets, measured, strict=True):
-        if not is_measured:
-            warnings.warn(
-                f"'{name}' is measured nowhere in the training part, so nothing of it is learnt, "
-                "and its predictions mean nothing.",
-                stacklevel=2,
-            )
+    absent = [f"'{name}'" for name, known in zip(targets, measured, strict=True) if not known]
+    if absent:
+        verb, whose = ("is", "it") if len(absent) == 1 else ("are", "them")
+        warnings.warn(
+            f"{some_of(absent)} {verb} measured nowhere in the training part, so nothing of "
+            f"{whose} is learnt, and predictions of {whose} mean nothing.",
+            stacklevel=2,
+        )
 
 
 def refuse_unread_options(config: TrainingConfig, loop: Loop, num_val: int) -> None:
