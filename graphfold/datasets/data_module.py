@@ -16,7 +16,7 @@ from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.inspection.graph_hash import hash_graphs
+from graphfold.datasets.inspection.graph_hash import hash_records
 from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import (
@@ -240,17 +240,13 @@ class DataModule:
 
     @property
     def hashes(self) -> Tensor:
-        """[num_records] int64 the hash of each record's graph, see `hash_graphs`; made once.
+        """[num_records] int64 the hash of each record, see `hash_records`; made once.
 
         Raises:
             DataError: if `prepare` was not called.
         """
         if self._hashes is None:
-            hashes, first = torch.empty(self.facts.num_graphs, dtype=torch.int64), 0
-            for chunk in self.chunks():
-                hashes[first : first + chunk.num_graphs] = hash_graphs(chunk)
-                first += chunk.num_graphs
-            self._hashes = hashes
+            self._hashes = torch.cat([hash_records(chunk) for chunk in self.chunks()])
         return self._hashes
 
     def select_facts(self, numbers: Tensor) -> TypedDAG:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.inspection.graph_hash import has_molecules
 from graphfold.errors import ConfigError, RecordError
-from graphfold.inference.drawing.drawing import draw_graph, is_molecule
+from graphfold.inference.drawing.drawing import draw_graph
 from graphfold.inference.drawing.marks import shown
 from graphfold.inference.explanation.explain import Explainer, draw
 from graphfold.inference.prediction import Prediction
@@ -52,7 +53,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
     kind, size = "worst", ""
-    if not is_molecule(raw):
+    if not has_molecules(raw):
         kind, size = "worst wide", f" of at most {_MOST_WORDS} words"
         note = " A wrong class has a frame, and the right one stands beside it."
     note = f"The test records{size} with the largest loss.{note}"
@@ -61,7 +62,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
 
 def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
     """Molecules coloured by contributions, and a note of what they are; nothing of other graphs."""
-    if not is_molecule(raw):
+    if not has_molecules(raw):
         return [], ""
     try:
         target = predictor.trained.head.targets[0]

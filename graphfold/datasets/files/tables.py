@@ -117,11 +117,13 @@ class Row(NamedTuple):
         cells: one text for each column, as it stands in the file. A row of another length is cut
             or filled with empty cells, and has a fault.
         fault: what is wrong with the form of the row, without a full stop; None if nothing is.
+        molecule: the molecule of RDKit, of a file that has the structures themselves.
     """
 
     line: int
     cells: tuple[str, ...]
     fault: str | None = None
+    molecule: Any = None
 
 
 #: Short rows are filled up, so that a table of a few megabytes could take hours.

@@ -1,12 +1,12 @@
-"""A hash of each graph: whether two corpora share records, and which records of one are repeated.
+"""A hash of each record: whether two corpora share records, and which records of one are repeated.
 
-Molecules are repeated by what they are, however they are written.
+A molecule is one record however it is written: its hash is that of `molecule_keys`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import CHANGED_TO
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import count_of, shortened
 
@@ -142,15 +143,48 @@ def _hash_text(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "little"))
 
 
-#: How many molecules a message names.
-_SHOWN = 3
+def has_molecules(dag: TypedDAG) -> bool:
+    """True if the records are molecules: they have a SMILES."""
+    return ("graph", "smiles") in dag.dictionaries
+
+
+def molecule_smiles(dag: TypedDAG) -> list[str]:
+    """[num_graphs] the SMILES that each graph was made of, after salts were stripped and the like.
+
+    Args:
+        dag: molecules, as read; their nodes need not be there.
+    """
+    smiles = dag.strings("graph", "smiles")
+    changed: Sequence[str | None] = [None] * len(smiles)
+    if ("graph", CHANGED_TO) in dag.dictionaries:
+        changed = dag.strings("graph", CHANGED_TO)
+    return [new or text or "" for new, text in zip(changed, smiles, strict=True)]
+
+
+def molecule_keys(dag: TypedDAG) -> list[str]:
+    """[num_graphs] the molecule behind each record: equal for two that hold the same.
+
+    It is the canonical SMILES, so neither the order of the atoms nor atom maps, written hydrogens
+    or a Kekulé form make a molecule another one; stereo, charges and isotopes do.
+
+    Args:
+        dag: molecules, as read; their nodes need not be there.
+    """
+    from graphfold.datasets.molecules.molecule import canonical_smiles
+
+    return canonical_smiles(molecule_smiles(dag))
+
+
+def hash_records(dag: TypedDAG) -> Tensor:
+    """[num_graphs] int64, equal for records that hold the same molecule, or the same graph."""
+    if not has_molecules(dag):
+        return hash_graphs(dag)
+    hashes = np.array([_hash_text(key) for key in molecule_keys(dag)], np.uint64)
+    return torch.from_numpy(hashes.view(np.int64))
 
 
 def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
     """The records of each molecule that more than one record holds.
-
-    Molecules are the same if their canonical SMILES are. These take long, so they are made only
-    where graphs have the same hash: a molecule has one, however it is written.
 
     Args:
         dag: the records, as read; what is no molecule gives nothing.
@@ -158,27 +192,11 @@ def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
     Returns:
         Increasing record numbers, two or more in each list.
     """
-    if not has_molecules(dag):
-        return []
-    return [records for records, _ in _repeated(dag, hash_graphs(dag))]
+    return _equal(hash_records(dag)) if has_molecules(dag) else []
 
 
-def has_molecules(dag: TypedDAG) -> bool:
-    """True if the records are molecules: they have a SMILES."""
-    return ("graph", "smiles") in dag.dictionaries
-
-
-def _repeated(facts: TypedDAG, hashes: Tensor) -> list[tuple[list[int], str]]:
-    """The records of each repeated molecule, and its SMILES in the first of them."""
-    from graphfold.datasets.molecules.molecule import canonical_smiles
-
-    code, words = facts.graph_column("smiles"), facts.dictionaries["graph", "smiles"]
-    found = []
-    for records in _equal(hashes):
-        smiles = [words[k] if k >= 0 else "" for k in code[records].tolist()]
-        first = dict(zip(records, smiles, strict=True))
-        found += [(same, first[same[0]]) for same in _groups(canonical_smiles(smiles), records)]
-    return found
+#: How many molecules a message names.
+_SHOWN = 3
 
 
 def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
@@ -186,7 +204,7 @@ def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
 
     Args:
         facts: the records, molecules, as read; their nodes need not be there.
-        hashes: [num_records] of their graphs, see `hash_graphs`.
+        hashes: [num_records] see `hash_records`.
         split: of the records.
 
     Returns:
@@ -194,15 +212,14 @@ def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
     """
     is_train = torch.zeros(sum(split.sizes().values()), dtype=torch.bool)
     is_train[split.train] = True
-    repeated = [
-        (same, smiles, int(is_train[same].sum())) for same, smiles in _repeated(facts, hashes)
-    ]
-    shared = [(same, smiles, count) for same, smiles, count in repeated if 0 < count < len(same)]
+    repeated = [(same, int(is_train[same].sum())) for same in _equal(hashes)]
+    shared = [(same, count) for same, count in repeated if 0 < count < len(same)]
     if not shared:
         return None
-    names = ", ".join(shortened(smiles) for _, smiles, _ in shared[:_SHOWN])
+    smiles = facts.strings("graph", "smiles")
+    names = ", ".join(shortened(smiles[same[0]] or "") for same, _ in shared[:_SHOWN])
     more = f" and {len(shared) - _SHOWN} more" if len(shared) > _SHOWN else ""
-    held_out = sum(len(same) - count for same, _, count in shared)
+    held_out = sum(len(same) - count for same, count in shared)
     return (
         f"{count_of(held_out, 'record')} of val or test hold molecules that train has too, so "
         f"scores flatter the model: {names}{more}. Keep the records of a molecule together with "
@@ -220,11 +237,3 @@ def _equal(hashes: Tensor) -> list[list[int]]:
     begins = np.flatnonzero(values[is_repeated].diff().numpy()) + 1
     parts = np.split(order[is_repeated].numpy(), begins)
     return sorted(part.tolist() for part in parts if len(part))
-
-
-def _groups(keys: Sequence[Hashable], records: Iterable[int]) -> list[list[int]]:
-    """The records of each key that several have."""
-    found: dict[Hashable, list[int]] = {}
-    for key, record in zip(keys, records, strict=True):
-        found.setdefault(key, []).append(record)
-    return [same for same in found.values() if len(same) > 1]

@@ -70,10 +70,13 @@ class UpperNodes(NamedTuple):
     columns: Mapping[str, Mapping[str, Sequence[Any]]]
 
 
-def fragment_nodes(molecule: Chem.Mol, option: str, first_type: int, num_below: int) -> UpperNodes:
+def fragment_nodes(
+    molecule: Chem.Mol, option: str, first_type: int, num_below: int, places: Sequence[int]
+) -> UpperNodes:
     """The fragments of a molecule, and after them the molecule, the only output.
 
-    The span of a fragment goes from its first atom to its last one; its inputs say which it has.
+    The span of a fragment goes from the first of its atoms in the SMILES to the last one; its
+    inputs say which it has.
     Nothing but the numbers of nodes depends on how the atoms are numbered: whatever needs an order
     takes that of RDKit's canonical ranks.
 
@@ -82,18 +85,20 @@ def fragment_nodes(molecule: Chem.Mol, option: str, first_type: int, num_below: 
         option: a key of `CUTS`.
         first_type: the number of the type of fragments; that of the molecule follows.
         num_below: the number of nodes before these, atoms first.
+        places: [num_atoms] the place of each atom in the SMILES.
     """
     rank = list(Chem.CanonicalRankAtoms(molecule))
     cut = CUTS[option](molecule, rank)
     roots, children = fragment_trees(cut)
     fragments, count = cut.fragments, len(cut.fragments)
     atoms = [[*fragment.atoms] for fragment in fragments] + [[]]
+    spans = [[places[atom] for atom in fragment.atoms] for fragment in fragments]
     nodes = [[num_below + child for child in below] for below in [*children, roots]]
     inputs = [a + n for a, n in zip(atoms, nodes, strict=True)]
     is_atom = [[True] * len(a) + [False] * len(n) for a, n in zip(atoms, nodes, strict=True)]
     return UpperNodes(
         [first_type] * count + [first_type + 1],
-        [(min(f.atoms), max(f.atoms) + 1) for f in fragments] + [(0, len(rank))],
+        [(min(span), max(span) + 1) for span in spans] + [(0, len(rank))],
         [*map(len, inputs)],
         [*chain.from_iterable(inputs)],
         [num_below + count],

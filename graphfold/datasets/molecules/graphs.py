@@ -116,19 +116,20 @@ class MoleculeGraphs:
             return int(molecule.GetNumBonds())
         return int(molecule.GetNumAtoms())
 
-    def upper_nodes(self, molecule: Chem.Mol, num_below: int) -> UpperNodes:
+    def upper_nodes(self, molecule: Chem.Mol, num_below: int, places: Sequence[int]) -> UpperNodes:
         """The fragments of a molecule and the molecule, or a node for each bond that has targets.
 
         Args:
             molecule: the molecule.
             num_below: the number of nodes before these, atoms first.
+            places: [num_atoms] the place of each atom in the SMILES.
 
         Raises:
             RecordError: if bonds are predicted and there is none.
         """
         first_type = len(self.types) - (2 if self.has_fragments else 1)
         if self.has_fragments:
-            return fragment_nodes(molecule, self.fragments, first_type, num_below)
+            return fragment_nodes(molecule, self.fragments, first_type, num_below, places)
         ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
         count = len(ends)
         if not count:
@@ -159,6 +160,7 @@ class MoleculeChunk:
         self._bonds = _Rows(graphs.features.bond)
         self._upper: list[UpperNodes] = []
         self._lines: list[int] = []
+        self._places: list[Sequence[int]] = []
         self._columns: dict[str, list[Any]] = {c.name: [] for c in schema.spaces()["graph"]}
         self._targets: dict[str, list[Any]] = {c.name: [] for c in schema.node_targets}
 
@@ -168,6 +170,7 @@ class MoleculeChunk:
         molecule: Chem.Mol,
         columns: Mapping[str, Any],
         targets: Mapping[str, Sequence[Any]],
+        places: Sequence[int] = (),
     ) -> None:
         """Adds a molecule, or nothing of it if there is an error.
 
@@ -176,6 +179,7 @@ class MoleculeChunk:
             molecule: the sanitised molecule; CIP labels may be added to it.
             columns: features and targets of its graph; what is not given is missing.
             targets: name -> the values of its atoms, or of its bonds; what is not given is missing.
+            places: [num_atoms] the place of each atom in the SMILES; empty for its number.
 
         Raises:
             RecordError: if a feature cannot be computed, bonds shall be nodes and an atom has too
@@ -186,13 +190,15 @@ class MoleculeChunk:
             _refuse_crowded(molecule)
         facts = self._facts.read(molecule)
         of_atoms, of_bonds = self._own_numbers(molecule)
+        places = places or range(len(facts.atoms))
         if graphs.has_upper_nodes:
             num_below = len(facts.atoms) + 2 * len(facts.bonds) * graphs.directed_bonds
-            self._upper.append(graphs.upper_nodes(molecule, num_below))
+            self._upper.append(graphs.upper_nodes(molecule, num_below, places))
         self._facts.add(facts)
         self._atoms.add(of_atoms)
         self._bonds.add(of_bonds)
         self._lines.append(line)
+        self._places.append(places)
         for name, values in self._columns.items():
             values.append(columns.get(name))
         for name, rows in self._targets.items():
@@ -265,9 +271,9 @@ class MoleculeChunk:
         return op_type
 
     def _spans(self, nodes: _Nodes) -> IntArray:
-        """Atom i covers (i, i + 1), a directed bond nothing."""
+        """An atom covers its place in the SMILES, a directed bond nothing."""
         span = np.full((nodes.number, 2), -1)
-        span[nodes.atom, 0] = nodes.atom - nodes.ptr[:-1].repeat(np.diff(nodes.atom_ptr))
+        span[nodes.atom, 0] = _array(chain.from_iterable(self._places))
         span[nodes.atom, 1] = span[nodes.atom, 0] + 1
         upper = chain.from_iterable(pair for u in self._upper for pair in u.span)
         span[nodes.upper] = _array(upper).reshape(-1, 2)

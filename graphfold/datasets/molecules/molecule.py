@@ -1,6 +1,6 @@
-"""From a SMILES to an RDKit molecule, or to RDKit's reason why not; nothing goes to stderr.
+"""From a SMILES or a Molfile to an RDKit molecule, or to RDKit's reason; nothing goes to stderr.
 
-Canonical SMILES: one text for a molecule, however it was written.
+The molecule behind a record is one whatever its SMILES, its hydrogens and its atom maps are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 from rdkit.Chem.rdchem import Atom, Bond, BondStereo
@@ -25,6 +26,8 @@ def read_molecule(
     Salts and other disconnected parts, charges, radicals, isotopes, wildcards (`*`), dative bonds
     and lone atoms are molecules like any other. After one blank, CXSMILES between bars may follow
     (`CCO |...|`); any other text after a blank is refused, since RDKit would drop it in silence.
+    Atom maps (`[CH3:1]`) are names of atoms and no part of the molecule: they are left out, since
+    RDKit would take atoms that differ in them alone for different ones, in its ranks as in stereo.
 
     Args:
         smiles: the SMILES; blanks around it do not count.
@@ -64,14 +67,72 @@ def read_in_silence(smiles: str, explicit_hydrogens: bool, possible_stereo: bool
     if not smiles.isascii():
         strange = next(character for character in smiles if not character.isascii())
         raise _refuse(smiles, f"'{strange}' is not an ASCII character")
-    molecule = None
-    if not (explicit_hydrogens or possible_stereo or _NEEDS_MORE.search(smiles)):
-        molecule = _parse_plain(smiles)
+    molecule, plain = None, _without_maps(smiles)
+    if not (explicit_hydrogens or possible_stereo or _NEEDS_MORE.search(plain)):
+        molecule = _parse_plain(plain)
     if molecule is None:
-        molecule = _parse(smiles, explicit_hydrogens)
+        molecule = _parse(plain, explicit_hydrogens)
     if molecule is None:
         raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
     return molecule
+
+
+def _without_maps(smiles: str) -> str:
+    """A SMILES without atom maps; what follows it between bars stays."""
+    text, bar, extension = smiles.partition("|")
+    return _MAP.sub("", text) + bar + extension
+
+
+_MAP = re.compile(r":[0-9]+(?=\])")
+
+
+class WrittenMolecule(NamedTuple):
+    """A molecule that did not come as a SMILES, with the SMILES that stands for it.
+
+    Args:
+        molecule: the sanitised molecule, its atoms and bonds in the order in which they came.
+        smiles: its canonical SMILES.
+        places: [num_atoms] the place of each atom in the SMILES.
+    """
+
+    molecule: Chem.Mol
+    smiles: str
+    places: list[int]
+
+
+def write_molecule(
+    molecule: Chem.Mol, explicit_hydrogens: bool = False, possible_stereo: bool = True
+) -> WrittenMolecule:
+    """The molecule as `read_molecule` has that of its SMILES, but for the order of its atoms.
+
+    Args:
+        molecule: the molecule, which is not changed; it need not be sanitised.
+        explicit_hydrogens: see `read_molecule`.
+        possible_stereo: see `read_molecule`.
+
+    Raises:
+        RecordError: if it has no atoms, or RDKit cannot sanitise it.
+    """
+    if not molecule.GetNumAtoms():
+        raise RecordError("the molecule has no atoms")
+    copy = Chem.Mol(molecule)
+    copy.RemoveAllConformers()
+    for atom in atoms_of(copy):
+        atom.SetAtomMapNum(0)
+    for bond in bonds_of(copy, atoms_of(copy)):
+        if bond.GetStereo() == BondStereo.STEREOANY:
+            bond.SetStereo(BondStereo.STEREONONE)  # a SMILES has no mark for it
+    try:
+        Chem.SanitizeMol(copy)
+        copy = Chem.AddHs(copy) if explicit_hydrogens else Chem.RemoveHs(copy)
+    except (RuntimeError, ValueError) as error:
+        raise RecordError(f"RDKit cannot read the molecule ({explain(str(error))})") from error
+    Chem.AssignStereochemistry(copy, True, True, possible_stereo)
+    smiles = str(Chem.MolToSmiles(copy))
+    places = [0] * copy.GetNumAtoms()
+    for place, atom in enumerate(copy.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]):
+        places[atom] = place
+    return WrittenMolecule(copy, smiles, places)
 
 
 def parse_alone(smiles: Iterable[str]) -> None:
@@ -82,14 +143,14 @@ def parse_alone(smiles: Iterable[str]) -> None:
 
 
 def read_mol_block(block: str) -> Chem.Mol:
-    """The sanitised molecule of a structure in a Molfile (V2000 or V3000), hydrogens merged.
+    """The sanitised molecule of a structure in a Molfile (V2000 or V3000), hydrogens as they are.
 
     Raises:
         RecordError: if RDKit cannot read it, with RDKit's own reason, or it has no atoms.
     """
     with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
         try:
-            molecule = Chem.MolFromMolBlock(block)
+            molecule = Chem.MolFromMolBlock(block, removeHs=False)
             reason = explain(log.messages)
         except (RuntimeError, ValueError) as error:  # its log may hold half a character
             molecule, reason = None, explain(str(error))
@@ -234,9 +295,12 @@ _PARSE_ERROR = "SMILES Parse Error: "
 
 
 def canonical_smiles(smiles: Sequence[str]) -> list[str]:
-    """RDKit's canonical SMILES of each molecule, stereo marks and salts included.
+    """RDKit's canonical SMILES of each molecule, stereo marks and salts included, maps not.
 
     Raises:
         RecordError: if RDKit cannot read one of the SMILES.
     """
-    return [str(Chem.MolToSmiles(read_molecule(text))) for text in smiles]
+    with silence():
+        texts = dict.fromkeys(smiles)
+        known = {text: Chem.MolToSmiles(read_in_silence(text, False, False)) for text in texts}
+    return [known[text] for text in smiles]

@@ -12,7 +12,7 @@ from rdkit import Chem
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.tables import Row, Table
 from graphfold.datasets.files.text_files import Line, scan_lines
-from graphfold.datasets.molecules.molecule import read_mol_block
+from graphfold.datasets.molecules.molecule import read_mol_block, silence, write_molecule
 from graphfold.errors import RecordError
 
 SMILES = "smiles"
@@ -35,9 +35,10 @@ def open_sdf(path: Path, _: bool = True) -> Table:
     """Opens an SDF file (https://en.wikipedia.org/wiki/Chemical_table_file).
 
     The first column is the canonical SMILES of each structure, as RDKit writes it, stereo centres
-    included; the second one, `title` (`title_2` where a property has that name), is the first line
-    of each record. The others are the properties of all records in order of their first occurrence,
-    empty where a record lacks one. A property called `smiles` becomes `smiles_2`.
+    included; each row also has the molecule, with its atoms in the order of the file. The second
+    column, `title` (`title_2` where a property has that name), is the first line of each record.
+    The others are the properties of all records in order of their first occurrence, empty where a
+    record lacks one. A property called `smiles` becomes `smiles_2`.
 
     Raises:
         DataError: if the file cannot be read.
@@ -51,9 +52,11 @@ def open_sdf(path: Path, _: bool = True) -> Table:
 def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
     for lines in _records(path):
         faults = (line.fault.fault for line in lines if line.fault is not None)
-        fault, smiles = next(faults, None), ""
+        fault, smiles, molecule = next(faults, None), "", None
         try:
-            smiles = _smiles(_structure(lines))
+            molecule = _read(_structure(lines))
+            with silence():
+                smiles = write_molecule(molecule).smiles
         except RecordError as error:
             fault = fault or error.fault
         pairs = _properties(lines)
@@ -62,17 +65,17 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
             [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
             fault = fault or f"the record has the property '{twice}' twice"
         cells = (smiles, lines[0].text.strip(), *(values.get(name, "") for name in names))
-        yield Row(lines[0].number, cells, fault)
+        yield Row(lines[0].number, cells, fault, molecule)
 
 
-def _smiles(block: str) -> str:
+def _read(block: str) -> Chem.Mol:
     counts = _COUNTS.search(block)
     if counts is not None and int(counts[1]) > MOST_ATOMS:
         raise RecordError(
             f"the structure has {int(counts[1]):,} atoms, and {MOST_ATOMS:,} are the most in SDF; "
             "a table of SMILES with data.longest_smiles has no such limit"
         )
-    return str(Chem.MolToSmiles(read_mol_block(block)))
+    return read_mol_block(block)
 
 
 def _records(path: Path) -> Iterator[list[Line]]:
@@ -91,28 +94,39 @@ def _records(path: Path) -> Iterator[list[Line]]:
         yield lines
 
 
+#: The lines before the atoms of a structure; the title, which is the first, may be any text.
+_HEADER = 3
+
+
+def _end_of_structure(lines: Sequence[Line]) -> int:
+    """The number of lines of the structure; its properties follow."""
+    for number, line in enumerate(lines):
+        if number >= _HEADER and line.text.startswith("M  END"):
+            return number + 1
+        if number >= _HEADER and line.text.startswith(">"):
+            return number
+    return len(lines)
+
+
 def _structure(lines: Sequence[Line]) -> str:
-    texts: list[str] = []
-    for line in lines:
-        if line.text.startswith(">"):
-            break
-        texts.append(line.text)
-        if line.text.startswith("M  END"):
-            break
-    return "\n".join(texts) + "\n"
+    return "".join(f"{line.text}\n" for line in lines[: _end_of_structure(lines)])
 
 
 def _properties(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Each property with its value; the lines of a long value are joined by blanks."""
+    """Each property with its value; the lines of a long value are joined by blanks.
+
+    A line that begins with `>` names a property where a blank line, or the structure, has ended
+    what stands before it; elsewhere it is a line of the value.
+    """
     values: list[tuple[str, list[str]]] = []
-    current: list[str] | None = None
-    for line in lines:
-        match = _PROPERTY.match(line.text)
-        if match is not None:
-            current = []
-            values.append((match[1], current))
-        elif not line.text.strip():
-            current = None
-        elif current is not None:
+    current: list[str] = []
+    has_ended = True
+    for line in lines[_end_of_structure(lines) :]:
+        if has_ended and line.text.startswith(">"):
+            current, match = [], _PROPERTY.match(line.text)
+            if match is not None:
+                values.append((match[1], current))
+        elif line.text.strip():
             current.append(line.text)
+        has_ended = not line.text.strip()
     return [(name, " ".join(texts)) for name, texts in values]

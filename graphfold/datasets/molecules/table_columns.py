@@ -35,8 +35,9 @@ class ListTarget:
     """A target of atoms or bonds: a cell is a JSON list, such as `[0.1, null, -0.4]`.
 
     The values are in the order of RDKit: that of the atoms in the SMILES, or of the bonds in it,
-    those that close rings last; explicit hydrogens, where they are atoms of the graph, and their
-    bonds come after all others. A null, and any cell that is missing in a table, was not measured.
+    those that close rings last; of a structure in an SDF file, that of its atoms and bonds.
+    Hydrogens that are atoms of the graph though they are not written out, and their bonds, come
+    after all others. A null, and any cell that is missing in a table, was not measured.
 
     Args:
         target: the name, task, unit and classes; how one value is read.
@@ -89,6 +90,7 @@ class RecordRow(NamedTuple):
         inputs: the cells of the columns that are inputs, in their order.
         part: the cell of the split column; None where none is read.
         list_targets: the cells of the targets of atoms or bonds, in their order.
+        molecule: the molecule of RDKit, where it comes in place of a SMILES; `text` is its SMILES.
     """
 
     text: str
@@ -97,6 +99,7 @@ class RecordRow(NamedTuple):
     inputs: tuple[str, ...] = ()
     part: str | None = None
     list_targets: tuple[str, ...] = ()
+    molecule: Any = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class RecordColumns:
         part = None
         if self.split is not None:
             (part,) = table.find([self.split], "data.split_column")
-        for line, cells, fault in table.rows():
+        for line, cells, fault, molecule in table.rows():
             row = RecordRow(
                 cells[text],
                 tuple(cells[index] for index in targets),
@@ -186,6 +189,7 @@ class RecordColumns:
                 tuple(cells[index] for index in inputs),
                 None if part is None else cells[part],
                 tuple(cells[index] for index in list_targets),
+                molecule,
             )
             yield Record(line, row, columns=table.columns, cells=cells)
 

@@ -28,7 +28,12 @@ from graphfold.datasets.files.tables import Table, open_table
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.features import find_features
 from graphfold.datasets.molecules.graphs import Fragments, MoleculeChunk, MoleculeGraphs
-from graphfold.datasets.molecules.molecule import read_in_silence, silence
+from graphfold.datasets.molecules.molecule import (
+    WrittenMolecule,
+    read_in_silence,
+    silence,
+    write_molecule,
+)
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
 from graphfold.datasets.molecules.table_columns import (
     ListTarget,
@@ -44,9 +49,11 @@ from graphfold.registry import FEATURE_SETS
 class SmilesAdapter(Adapter):
     """Reads molecules from a table (CSV, TSV, SDF, Parquet or `.smi`; see `open_table`).
 
-    One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES, all of
-    them outputs; the relation `bond`, with both directions of each bond; the graph feature
-    `smiles`. Atom i covers the span (i, i + 1). The features are those of a `FeatureSet`.
+    One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES or of
+    the structure, all of them outputs; the relation `bond`, with both directions of each bond; the
+    graph feature `smiles`, which is the canonical one of a structure. Atom i of a SMILES covers the
+    span (i, i + 1), an atom of a structure the place (p, p + 1) that it has in `smiles`. The
+    features are those of a `FeatureSet`.
     Where a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
     the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
     edges; see `MoleculeGraphs`. With `fragments` there are nodes above the atoms, of which the
@@ -297,7 +304,7 @@ class SmilesAdapter(Adapter):
         """
         item, cells = self.columns.split_inputs(item)
         if isinstance(item, Chem.Mol):
-            item = Chem.MolToSmiles(item)
+            return Record(1, RecordRow(Chem.MolToSmiles(item), inputs=cells, molecule=item))
         if not isinstance(item, str):
             remedy = "Give a SMILES or an RDKit molecule."
             raise RecordError(f"{item!r} is no molecule", remedy)
@@ -348,21 +355,30 @@ class SmilesAdapter(Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
-        smiles = row.text.strip()
-        self._refuse_long(smiles)
-        molecule = read_in_silence(smiles, self.explicit_hydrogens, self.computes_more)
+        molecule, smiles, places = self._read(row)
         columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}
         if self.computes_more and self.preparation.changes:
             changed = columns[CHANGED_TO] = self.preparation.changed(molecule)
             if changed is not None:
-                smiles = changed
-                molecule = read_in_silence(smiles, self.explicit_hydrogens, True)
+                molecule = read_in_silence(changed, self.explicit_hydrogens, True)
+                places = []
         if self.computes_more:
             columns |= self._computed(molecule)
         targets: dict[str, list[Any]] = {}
         if self.columns.list_targets:
             targets = self.columns.list_values(row, self.graphs.count(molecule))
-        chunk.add(record.line, molecule, columns, targets)
+        chunk.add(record.line, molecule, columns, targets, places)
+
+    def _read(self, row: RecordRow) -> WrittenMolecule:
+        """The molecule of a row with its SMILES; no places where the SMILES has the same order."""
+        options = self.explicit_hydrogens, self.computes_more
+        if row.molecule is not None:
+            written = write_molecule(row.molecule, *options)
+            self._refuse_long(written.smiles)
+            return written
+        smiles = row.text.strip()
+        self._refuse_long(smiles)
+        return WrittenMolecule(read_in_silence(smiles, *options), smiles, [])
 
     def _refuse_long(self, smiles: str) -> None:
         length = len(smiles)

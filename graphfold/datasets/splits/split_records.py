@@ -66,7 +66,7 @@ class Records:
 
     def group_keys(self, name: str) -> Keys | None:
         """The key of each record; None for no groups."""
-        return group_keys(self.dag if name == "molecule" else self.facts, name)
+        return group_keys(self.facts, name)
 
     def content_keys(self, groups: str) -> Keys:
         """The key of each record for `hash_split`, which depends on no other record.

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.corpora.corpus import PARTS
+from graphfold.datasets.inspection.graph_hash import has_molecules, molecule_keys, molecule_smiles
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import ConfigError, DataError
 
@@ -25,25 +26,15 @@ NONE = "none"
 
 
 def molecule_groups(dag: TypedDAG) -> list[int]:
-    """Records of the same molecule, by its canonical SMILES."""
-    _smiles(dag, "data.groups=molecule")
-    from graphfold.datasets.inspection.graph_hash import repeated_molecules
-
-    keys = list(range(dag.num_graphs))
-    for same in repeated_molecules(dag):
-        for record in same:
-            keys[record] = same[0]
-    return keys
+    """Records of the same molecule: the number of the first record that holds it."""
+    first: dict[str, int] = {}
+    return [first.setdefault(key, record) for record, key in enumerate(canonical_keys(dag))]
 
 
 def canonical_keys(dag: TypedDAG) -> list[str]:
-    """The canonical SMILES of each record."""
-    smiles = _smiles(dag, "data.groups=molecule")
-    from graphfold.datasets.molecules.molecule import canonical_smiles
-
-    texts = list(dict.fromkeys(smiles))
-    known = dict(zip(texts, canonical_smiles(texts), strict=True))
-    return [known[text] for text in smiles]
+    """The molecule of each record, see `molecule_keys`."""
+    _smiles(dag, "data.groups=molecule")
+    return molecule_keys(dag)
 
 
 def scaffold_groups(dag: TypedDAG) -> list[str]:
@@ -88,12 +79,12 @@ def members(keys: Keys) -> list[list[int]]:
 
 
 def _smiles(dag: TypedDAG, what: str) -> list[str]:
-    if ("graph", "smiles") not in dag.dictionaries:
+    if not has_molecules(dag):
         raise ConfigError(
             f"{what} needs molecules with a SMILES. Use data.split=random, stratified or kfold, "
             "with data.groups=none."
         )
-    return [smiles or "" for smiles in dag.strings("graph", "smiles")]
+    return molecule_smiles(dag)
 
 
 #: The groups by name that a record is in whatever the others are.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.inspection.graph_hash import has_molecules, molecule_smiles
 from graphfold.datasets.molecules.table_columns import BOND_ENDS
 from graphfold.files import check_output, write_text
 from graphfold.inference.drawing.arc_drawing import draw_arcs
@@ -72,18 +73,13 @@ def draw_graph(
     told = told_of_graph(prediction.targets)
     colours = colours_of(head)
     marks = node_marks(dag, prediction, head.level, colours, wanted)
-    if is_molecule(dag):
+    if has_molecules(dag):
         return Drawing(_draw_molecule(dag, marks), text_of(dag), told)
     on_arcs = head.targets == (RELATION,)
     graph = drawn_graph(dag)
     if prediction.added:
         graph, marks = without_nodes(graph, marks, prediction.added)
     return Drawing(document(_draw(graph, marks, on_arcs)), text_of(dag), told)
-
-
-def is_molecule(dag: TypedDAG) -> bool:
-    """True for graphs that were read from SMILES."""
-    return ("graph", "smiles") in dag.dictionaries
 
 
 def text_of(dag: TypedDAG) -> str:
@@ -101,13 +97,15 @@ def _draw_molecule(dag: TypedDAG, marks: dict[int, Mark]) -> str:
     from graphfold.datasets.molecules.drawing import draw_molecule
 
     types = [dag.schema.types[number].name for number in dag.op_type.tolist()]
+    places = dag.span[:, 0].tolist()
     notes: dict[tuple[int, ...], str] = {}
     for node, mark in marks.items():
         if types[node] == "atom":
-            notes[(node,)] = mark.text
+            notes[(places[node],)] = mark.text
         elif types[node] == BOND_ENDS.name:
-            notes[tuple(dag.input_index[dag.input_ptr[node] :][:2].tolist())] = mark.text
-    smiles = dag.strings("graph", "smiles")[0] or ""
+            atoms = dag.input_index[dag.input_ptr[node] :][:2].tolist()
+            notes[tuple(places[atom] for atom in atoms)] = mark.text
+    (smiles,) = molecule_smiles(dag)
     return draw_molecule(smiles, notes, types.count("atom"))
 
 

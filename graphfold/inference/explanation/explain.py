@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.datasets.inspection.graph_hash import has_molecules, molecule_smiles
 from graphfold.errors import RecordError
 from graphfold.files import write_text
 from graphfold.inference.explanation.methods import (
@@ -49,10 +50,10 @@ class Contributions:
 
     Args:
         values: target -> kind of unit, such as "atom" -> one number for each unit. Nodes are in
-            node order, which for atoms is the order of the SMILES.
+            node order, which for atoms is the order of the record.
         nodes: kind -> type, span and word of each node.
         ends: kind of bond -> the positions of the two atoms of each.
-        smiles: of a molecule.
+        smiles: of a molecule, the one that its graph was made of.
         base: target -> the number without any input. By the method "integrated" the contributions
             add up to the explained number less this one.
     """
@@ -162,9 +163,7 @@ def _by_graph(
 ) -> Iterator[Contributions]:
     """The contributions of each graph; nodes are counted from its first one."""
     facts, starts = list(node_facts(dag)), dag.node_ptr.tolist()
-    smiles: Sequence[str | None] = [None] * dag.num_graphs
-    if ("graph", "smiles") in dag.dictionaries:
-        smiles = dag.strings("graph", "smiles")
+    smiles = molecule_smiles(dag) if has_molecules(dag) else [None] * dag.num_graphs
     graphs = torch.arange(dag.num_graphs + 1)
     ptr = {kind.name: torch.searchsorted(kind.graph.cpu(), graphs).tolist() for kind in kinds}
     columns = {kind.name: found[kind.unit.cpu()].T.tolist() for kind in kinds}
@@ -226,5 +225,8 @@ def draw(explainer: Explainer, found: Contributions, target: str) -> str:
 
     hydrogens = getattr(explainer.predictor.adapter, "explicit_hydrogens", False)
     bonds = found.listed(target, "bond") if "bond" in found.values[target] else []
-    atoms = found.listed(target, "atom")
+    places = [facts["span"][0] for facts in found.nodes["atom"]]
+    of_place = dict(zip(places, found.listed(target, "atom"), strict=True))
+    atoms = [of_place[place] for place in sorted(of_place)]
+    bonds = [(places[a], places[b], value) for a, b, value in bonds]
     return draw_contributions(found.smiles or "", atoms, bonds, hydrogens)

@@ -135,3 +135,50 @@ def test_a_huge_structure_never_meets_rdkit(
     fault = next(open_table(path).rows()).fault
     assert fault is not None
     assert fault.startswith("the structure has 4 atoms, and 3 are the most in SDF; a table of SMI")
+
+
+def by_rdkit(path: Path) -> list[tuple[str, dict[str, str]]]:
+    """Title and properties of each record, whose lines are joined by blanks."""
+    return [
+        (
+            molecule.GetProp("_Name"),
+            {
+                name: " ".join(molecule.GetProp(name).split("\n"))
+                for name in molecule.GetPropNames()
+            },
+        )
+        for molecule in Chem.SDMolSupplier(str(path))
+    ]
+
+
+@pytest.mark.parametrize("title", ["", "> me", ">  <me>", "M  END", "$$ me", "<a> >b"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": "> <5 uM> weak", "b": "1"},
+        {"a": "x\n> <b>\ny", "c": "M  END"},
+        {"a": ">", "a<b": "2", "c>d": "3"},
+        {"a": "", "b": "> 5\n> 6\n<7"},
+    ],
+)
+def test_any_text_is_a_title_and_a_value(
+    title: str, properties: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "m.sdf"
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO")).split("\n", 1)[1]
+    items = "".join(f"> <{name}>\n{value}\n\n" for name, value in properties.items())
+    path.write_text(f"{title}\n{block}{items}$$$$\n" * 2)
+    table = open_table(path)
+    rows = [dict(zip(table.columns, row.cells, strict=True)) for row in table.rows()]
+    assert [row.fault for row in table.rows()] == [None, None]
+    assert [row.pop("smiles") for row in rows] == ["CCO", "CCO"]
+    assert [(row.pop("title"), row) for row in rows] == by_rdkit(path)
+
+
+def test_a_value_with_a_blank_line_is_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "m.sdf"
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
+    path.write_text(f"{block}> <a>\nfirst\n\nsecond\n\n> 7\nlost\n\n> <b>\n1\n\n$$$$\n")
+    table = open_table(path)
+    assert table.columns[2:] == ("a", "b")
+    assert next(iter(table.rows())).cells[2:] == ("first second", "1")
