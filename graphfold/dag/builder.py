@@ -56,6 +56,7 @@ class GraphBuilder:
         type_name: str,
         inputs: Sequence[int | None] = (),
         span: tuple[int, int] = NO_SPAN,
+        columns: Mapping[str, Any] | None = None,
         **values: Any,
     ) -> int:
         """Adds one node and returns its number.
@@ -64,18 +65,20 @@ class GraphBuilder:
             type_name: a node type of the schema.
             inputs: the nodes to be computed first, in order; None for an absent slot.
             span: first and last-plus-one character or atom of the source that it covers.
+            columns: features and targets, for names that come from a file, as in `finish`.
             **values: its features and its targets by name; what is not given is missing.
 
         Raises:
             SchemaError: if the schema lacks the type or a name.
         """
-        columns = self._node_columns(type_name)
-        _refuse_unknown("node", values, columns)
+        rows_of = self._node_columns(type_name)
+        values = {**(columns or {}), **values}
+        _refuse_unknown("node", values, rows_of)
         graph = self._graph
         graph.op_type.append(self._types[type_name])
         graph.inputs.append(tuple(inputs))  # a copy: nobody may change what `finish` has looked at
         graph.spans.append(span)
-        for name, rows in columns.items():
+        for name, rows in rows_of.items():
             rows.append(values.get(name))
         return len(graph.op_type) - 1
 
@@ -112,8 +115,15 @@ class GraphBuilder:
         graph.spans += [NO_SPAN] * count if spans is None else spans
         return range(first, first + count)
 
-    def inputs(self, node: int, inputs: Sequence[int | None], **values: Sequence[Any]) -> None:
+    def inputs(
+        self,
+        node: int,
+        inputs: Sequence[int | None],
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        **values: Sequence[Any],
+    ) -> None:
         """Sets the inputs of a node made before, with the columns of these input edges."""
+        values = {**(columns or {}), **values}
         if values:
             _refuse_unknown("inputs", values, [column.name for column in self._spaces["inputs"]])
             for name, column in values.items():
@@ -123,13 +133,18 @@ class GraphBuilder:
             self._graph.input_values[node] = {k: _as_list(v) for k, v in values.items()}
 
     def edges(
-        self, relation: str, source: Sequence[int], target: Sequence[int], **values: Sequence[Any]
+        self,
+        relation: str,
+        source: Sequence[int],
+        target: Sequence[int],
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        **values: Sequence[Any],
     ) -> None:
         """Adds edges source[i] -> target[i] of a relation, with their columns."""
         space = f"relation:{relation}"
         if space not in self._spaces:
             self.schema.relation(relation)
-        self._append(space, len(source), values)
+        self._append(space, len(source), {**(columns or {}), **values})
         sources, targets = self._graph.edges.setdefault(relation, ([], []))
         sources.extend(source)
         targets.extend(target)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from graphfold.dag.assemble import to_tensor
+from graphfold.dag.assemble import Dictionaries, encode_strings, to_tensor
 from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.depth import compute_depth, run_numbers
 from graphfold.dag.schema import MISSING, Column, Schema
@@ -27,7 +27,8 @@ def to_networkx(dag: TypedDAG) -> nx.MultiDiGraph:
 
     A node carries `type`, `span` and its features and targets; an edge carries `kind` ("inputs" or
     a relation), for inputs `position` (the slot among the node's inputs), and its columns. The
-    graph's own attributes are its columns, `outputs`, `file`, `line` and `record`.
+    graph's own attributes are its columns, `outputs`, `file`, `line` and `record`. A column that
+    has the name of one of these is the attribute "column_" and its name.
 
     Raises:
         SchemaError: if `dag` holds more or less than one graph.
@@ -37,19 +38,17 @@ def to_networkx(dag: TypedDAG) -> nx.MultiDiGraph:
     _require_one_graph(dag)
     file, line = dag.place(0)
     graph = nx.MultiDiGraph(
-        **_row(dag, "graph", 0),
-        outputs=dag.output_index.tolist(),
-        file=file,
-        line=line,
-        record=int(dag.origin[0, 2]),
+        outputs=dag.output_index.tolist(), file=file, line=line, record=int(dag.origin[0, 2])
     )
+    graph.graph.update(_row(dag, "graph", 0, GRAPH))
     type_row = [0] * len(dag.schema.types)
     for node, op_type in enumerate(dag.op_type.tolist()):
         name = dag.schema.types[op_type].name
-        values = _row(dag, f"type:{name}", type_row[op_type]) | _row(dag, "node", node)
         graph.add_node(
-            node, type=name, span=tuple(dag.span[node].tolist()), arity=_arity(dag, node), **values
+            node, type=name, span=tuple(dag.span[node].tolist()), arity=_arity(dag, node)
         )
+        graph.nodes[node].update(_row(dag, f"type:{name}", type_row[op_type], NODE))
+        graph.nodes[node].update(_row(dag, "node", node, NODE))
         type_row[op_type] += 1
     _add_edges(graph, dag, "inputs", dag.input_ptr, dag.input_index)
     for name, relation in dag.relations.items():
@@ -84,9 +83,9 @@ def from_networkx(graph: nx.Graph, schema: Schema) -> TypedDAG:
     builder = GraphBuilder(schema, graph.graph.get("file", ""))
     number = {name: index for index, name in enumerate(graph.nodes)}
     for name, data in graph.nodes(data=True):
-        values = {k: v for k, v in data.items() if k not in ("type", "span", "arity")}
+        values = columns_of(data, NODE)
         node_type = _node_type(schema, name, data, values)
-        builder.node(node_type, span=data.get("span", (-1, -1)), **values)
+        builder.node(node_type, span=data.get("span", (-1, -1)), columns=values)
     inputs: dict[Any, list[_Edge]] = {name: [] for name in graph.nodes}
     relations: list[tuple[str, _Edge]] = []
     for edge in graph.to_directed(as_view=True).edges(data=True):
@@ -98,31 +97,65 @@ def from_networkx(graph: nx.Graph, schema: Schema) -> TypedDAG:
     for name, edges in inputs.items():
         _set_inputs(builder, number, name, edges, graph.nodes[name].get("arity", 0))
     for kind, (source, target, data) in sorted(relations, key=lambda r: r[1][2].get("position", 0)):
-        values = {k: [v] for k, v in data.items() if k not in ("kind", "position")}
-        builder.edges(kind, [number[source]], [number[target]], **values)
+        values = {name: [value] for name, value in columns_of(data, EDGE).items()}
+        builder.edges(kind, [number[source]], [number[target]], columns=values)
     builder.output(*_networkx_outputs(graph, number))
-    own = ("outputs", "file", "line", "record")
-    columns = {name: value for name, value in graph.graph.items() if name not in own}
+    columns = columns_of(graph.graph, GRAPH)
     builder.finish(graph.graph.get("line", 0), graph.graph.get("record"), columns)
     dag = builder.build()
     validate(dag, is_built=True)
     return dag
 
 
-def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
+#: Attributes of networkx by which a graph is put together: of graphs, nodes and edges.
+GRAPH = ("outputs", "file", "line", "record")
+NODE = ("type", "span", "arity")
+EDGE = ("kind", "position")
+
+_PREFIX = "column_"
+
+
+def attribute_of(column: str, taken: Collection[str]) -> str:
+    """The attribute that holds a column: its name, or that with a prefix where it is taken."""
+    return f"{_PREFIX}{column}" if _stem(column) in taken else column
+
+
+def columns_of(attributes: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Column -> what its attribute holds; the attributes whose names are taken are left out."""
+    return {
+        name.removeprefix(_PREFIX) if _stem(name) in taken else name: value
+        for name, value in attributes.items()
+        if name not in taken
+    }
+
+
+def _stem(name: str) -> str:
+    """A name without prefixes."""
+    while isinstance(name, str) and name.startswith(_PREFIX):
+        name = name.removeprefix(_PREFIX)
+    return name
+
+
+def to_pyg(dag: TypedDAG, relation: str | None = None, ignore: Sequence[str] = ()) -> Data:
     """One or more graphs of a single relation as a PyTorch Geometric `Data`.
 
     `edge_index` [2, num_edges] has the source in row 0. It is derived from the relation, or from
     the inputs (child -> parent) where `relation` is None; the other edges are left out. Feature and
-    target columns keep their names; the columns of the edges get the prefix "edge_".
+    target columns keep their names; the columns of the edges get the prefix "edge_". Strings of
+    graphs, such as `smiles`, are a list.
+
+    Args:
+        dag: the graphs.
+        relation: the relation that becomes `edge_index`; None for the inputs.
+        ignore: attributes that are left out on purpose.
 
     Raises:
-        SchemaError: if `Data` cannot hold the graphs: several node types, strings, absent slots of
-            inputs, or two columns under one name.
+        SchemaError: if `Data` cannot hold the graphs: several node types, strings of nodes or
+            edges, absent slots of inputs, or two columns under one name.
     """
     from torch_geometric.data import Data
 
-    attributes = _attributes(dag.schema, relation)
+    attributes = _attributes(dag.schema, relation, ignore)
     ptr, source = dag.input_ptr, dag.input_index
     if relation is not None:
         ptr, source = dag.relations[relation].ptr, dag.relations[relation].index
@@ -131,7 +164,7 @@ def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
             "PyTorch Geometric's Data cannot hold an absent slot of inputs. Use to_networkx, which "
             "keeps it."
         )
-    return Data(
+    data = Data(
         edge_index=torch.stack([source, torch.from_numpy(run_numbers(ptr.numpy()))]),
         num_nodes=dag.num_nodes,
         batch=dag.batch,
@@ -140,8 +173,12 @@ def to_pyg(dag: TypedDAG, relation: str | None = None) -> Data:
         output_index=dag.output_index,
         output_ptr=dag.output_ptr,
         origin=dag.origin,
-        **{key: dag.columns[space][column.name] for key, (space, column) in attributes.items()},
     )
+    for key, (space, column) in attributes.items():
+        is_text = column.dtype == "string"
+        name = column.name
+        data[key] = dag.strings(space, name) if is_text else dag.columns[space][name]
+    return data
 
 
 def from_pyg(
@@ -155,11 +192,11 @@ def from_pyg(
     A column of the schema is read from the attribute of its name, a column of the edges from
     "edge_" and its name; a column without its attribute is missing. A column of graphs may stand
     without the dimension of the graphs, as `y` [num_targets] of a `Data` does, and a number may be
-    a row of one. Without `output_index` every node is an output.
+    a row of one, a string without its list. Without `output_index` every node is an output.
 
     Args:
         data: the graphs.
-        schema: what they consist of: one node type, no strings.
+        schema: what they consist of: one node type, strings of graphs alone.
         relation: the relation that `edge_index` becomes; None for the inputs.
         ignore: attributes that are left out on purpose.
 
@@ -169,7 +206,8 @@ def from_pyg(
         GraphError: if `relation` is None and the edges have a cycle, or an edge or an output leads
             out of its graph.
     """
-    attributes = _attributes(schema, relation)
+    ignore = [ignore] if isinstance(ignore, str) else ignore
+    attributes = _attributes(schema, relation, ignore)
     data = _one_data(data)
     _refuse_unread(data, attributes, ignore)
     num_nodes = _num_nodes(data)
@@ -183,14 +221,29 @@ def from_pyg(
         inputs = Relation(ptr, source)
     else:
         relations[relation] = Relation(ptr, source)
-    columns: dict[str, dict[str, Tensor]] = {
-        space: {column.name: to_tensor(space, column, []) for column in own}
+    edge_space = _edge_space(relation)
+    counts = {edge_space: len(source), "graph": num_graphs, "node": num_nodes}
+    counts[f"type:{schema.types[0].name}"] = num_nodes
+    columns = {
+        space: {column.name: _missing(column, counts.get(space, 0)) for column in own}
         for space, own in schema.spaces().items()
     }
-    edge_space = _edge_space(relation)
+    dictionaries: Dictionaries = {
+        (space, column.name): ()
+        for space, own in schema.spaces().items()
+        for column in own
+        if column.dtype == "string"
+    }
     for key, (space, column) in attributes.items():
-        count = {edge_space: len(source), "graph": num_graphs}.get(space, num_nodes)
-        rows = _column(data, key, space, column, count)
+        if key not in data or data[key] is None:
+            continue
+        if column.dtype == "string":
+            codes, dictionaries[space, column.name] = encode_strings(
+                _texts(data[key], key, num_graphs)
+            )
+            columns[space][column.name] = to_tensor(space, column, codes)
+            continue
+        rows = _column(data, key, space, column, counts[space])
         columns[space][column.name] = rows[order] if space == edge_space else rows
     outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes, device="cpu"))
     _require_nodes("output_index", outputs, num_nodes)
@@ -208,6 +261,7 @@ def from_pyg(
         origin=_origin(data, num_graphs),
         columns=columns,
         relations=relations,
+        dictionaries=dictionaries,
         files=("",),
     )
     validate(dag)
@@ -231,8 +285,13 @@ _OWN_ATTRIBUTES = (
 _Edge: TypeAlias = tuple[Any, Any, dict[str, Any]]
 
 
-def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Column]]:
-    """The attribute of a `Data` that holds each column, with the column and its space."""
+def _attributes(
+    schema: Schema, relation: str | None, ignore: Sequence[str]
+) -> dict[str, tuple[str, Column]]:
+    """The attribute of a `Data` that holds each column, with the column and its space.
+
+    `Batch` adds numbers of nodes to attributes that are called after an index or a batch.
+    """
     if len(schema.types) != 1:
         raise SchemaError(
             f"PyTorch Geometric's Data holds one node type, but the schema has "
@@ -246,15 +305,19 @@ def _attributes(schema: Schema, relation: str | None) -> dict[str, tuple[str, Co
     for space in (f"type:{schema.types[0].name}", "node", "graph", edge_space):
         for column in spaces[space]:
             key = f"edge_{column.name}" if space == edge_space else column.name
-            if column.dtype == "string":
+            if key in ignore:
+                continue
+            if column.dtype == "string" and space != "graph":
                 raise SchemaError(
                     f"column '{column.name}' of {space} holds strings, which a Data of PyTorch "
-                    "Geometric cannot. Leave it out of the schema."
+                    f"Geometric cannot. Leave it out with ignore=['{key}']."
                 )
-            if key in attributes or key in _OWN_ATTRIBUTES:
+            is_shifted = "index" in key or "batch" in key or key == "face"
+            if key in attributes or key in _OWN_ATTRIBUTES or is_shifted:
                 raise SchemaError(
                     f"column '{column.name}' of {space} needs the attribute '{key}' of a Data, "
-                    "which holds something else. Rename the column."
+                    "which holds something else, or to which a Batch adds numbers of nodes. Rename "
+                    f"the column, or leave it out with ignore=['{key}']."
                 )
             attributes[key] = space, column
     return attributes
@@ -296,7 +359,7 @@ def _one_data(data: object) -> Data:
 
 def _refuse_unread(data: Data, attributes: Mapping[str, Any], ignore: Sequence[str]) -> None:
     """Raises if a `Data` has an attribute that nothing reads: none is lost without a word."""
-    known = {*attributes, *_OWN_ATTRIBUTES, *([ignore] if isinstance(ignore, str) else ignore)}
+    known = {*attributes, *_OWN_ATTRIBUTES, *ignore}
     unread = sorted({*data.keys()} - known)
     if unread:
         hint = did_you_mean(unread[0], (key for key in attributes if key not in data))
@@ -376,11 +439,27 @@ def _require_nodes(key: str, nodes: Tensor, num_nodes: int) -> None:
         )
 
 
+def _missing(column: Column, count: int) -> Tensor:
+    """[count, *shape] missing values."""
+    shape = (count, *column.shape)
+    return torch.full(shape, column.missing, dtype=column.torch_dtype, device="cpu")
+
+
+def _texts(value: Any, key: str, count: int) -> list[str | None]:
+    """[count] the strings of graphs; those of a `Batch` are in a list for each graph."""
+    items = [value] if isinstance(value, str) else value
+    if isinstance(items, list):
+        items = [text for item in items for text in (item if isinstance(item, list) else [item])]
+        if len(items) == count and all(isinstance(text, str | None) for text in items):
+            return items
+    raise SchemaError(
+        f"'{key}' is {value!r:.80}, but {count} graphs need a string each. Correct it."
+    )
+
+
 def _column(data: Data, key: str, space: str, column: Column, count: int) -> Tensor:
-    """[count, *shape] a column out of an attribute; missing values where that is absent."""
+    """[count, *shape] a column out of an attribute."""
     want = (count, *column.shape)
-    if key not in data or data[key] is None:
-        return torch.full(want, column.missing, dtype=column.torch_dtype, device="cpu")
     try:
         value = torch.as_tensor(data[key], device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -470,13 +549,12 @@ def _set_inputs(
         )
     length = max([arity, *(position + 1 for position in positions)])
     slots: list[int | None] = [None] * length
-    names = {k for _, _, data in edges for k in data if k not in ("kind", "position")}
-    values: dict[str, list[Any]] = {key: [None] * length for key in names}
+    values: dict[str, list[Any]] = {}
     for position, (source, _, data) in zip(positions, edges, strict=True):
         slots[position] = number[source]
-        for key in names:
-            values[key][position] = data.get(key)
-    builder.inputs(number[name], slots, **values)
+        for column, value in columns_of(data, EDGE).items():
+            values.setdefault(column, [None] * length)[position] = value
+    builder.inputs(number[name], slots, columns=values)
 
 
 def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor) -> None:
@@ -487,21 +565,22 @@ def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor
         zip(index.tolist(), target.tolist(), position.tolist(), strict=True)
     ):
         if s >= 0:
-            graph.add_edge(s, t, kind=kind, position=p, **_row(dag, space, row))
+            key = graph.add_edge(s, t, kind=kind, position=p)
+            graph.edges[s, t, key].update(_row(dag, space, row, EDGE))
 
 
 def _arity(dag: TypedDAG, node: int) -> int:
     return int(dag.input_ptr[node + 1] - dag.input_ptr[node])
 
 
-def _row(dag: TypedDAG, space: str, row: int) -> dict[str, Any]:
-    """One row's values; strings decoded, missing codes as None."""
+def _row(dag: TypedDAG, space: str, row: int, taken: Collection[str]) -> dict[str, Any]:
+    """One row's attributes; strings decoded, missing codes as None."""
     values: dict[str, Any] = {}
     for name, column in dag.columns[space].items():
         value: Any = column[row].tolist()
         if (space, name) in dag.dictionaries:
             value = None if value == MISSING else dag.dictionaries[space, name][value]
-        values[name] = value
+        values[attribute_of(name, taken)] = value
     return values
 
 

@@ -6,7 +6,7 @@ Both ways lead over networkx, whose exchange checks every attribute against the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -14,7 +14,16 @@ from torch import Tensor
 
 from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.collate import collate
-from graphfold.dag.exchange import from_networkx, is_many, to_networkx
+from graphfold.dag.exchange import (
+    EDGE,
+    GRAPH,
+    NODE,
+    attribute_of,
+    columns_of,
+    from_networkx,
+    is_many,
+    to_networkx,
+)
 from graphfold.dag.schema import Column, Schema
 from graphfold.dag.typed_dag import TypedDAG
 from graphfold.errors import GraphError, SchemaError, did_you_mean
@@ -25,6 +34,10 @@ if TYPE_CHECKING:
 
 #: Where a graph comes from.
 _PLACE = ("file", "line", "record")
+
+#: What nodes and edges have beside their columns.
+_OF_NODE = ("node", "span", "arity", "output", "num_nodes", "batch", "ptr")
+_OF_EDGE = ("edge_index", "position")
 
 #: Source type, kind and target type of edges.
 EdgeKey: TypeAlias = tuple[str, str, str]
@@ -40,7 +53,7 @@ def to_hetero(dag: TypedDAG, edge_types: Iterable[EdgeKey] = ()) -> HeteroData:
     strings are lists. Beside them, nodes have `node` (their number in the graph), `span`, `arity`
     (their slots of inputs) and `output` (the place among the outputs; -1 for none), edges have
     `position` (the slot among the inputs, or among the edges into the node), the graph `file`,
-    `line` and `record`.
+    `line` and `record`. A column that has the name of one of these has "column_" before it.
 
     Args:
         dag: the graph.
@@ -65,7 +78,9 @@ def to_hetero(dag: TypedDAG, edge_types: Iterable[EdgeKey] = ()) -> HeteroData:
         store.arity = _long([graph.nodes[node]["arity"] for node in nodes])
         store.span = _long([graph.nodes[node]["span"] for node in nodes]).view(-1, 2)
         for column in (*spaces[f"type:{kind.name}"], *spaces["node"]):
-            store[column.name] = _values(column, [graph.nodes[n][column.name] for n in nodes])
+            name = attribute_of(column.name, NODE)
+            rows = [graph.nodes[node][name] for node in nodes]
+            store[attribute_of(column.name, _OF_NODE)] = _values(column, rows)
     edges: dict[EdgeKey, list[Any]] = {key: [] for key in edge_types}
     for source, target, own in graph.edges(data=True):
         edges.setdefault((row[source][0], own["kind"], row[target][0]), []).append(
@@ -76,9 +91,12 @@ def to_hetero(dag: TypedDAG, edge_types: Iterable[EdgeKey] = ()) -> HeteroData:
         store.edge_index = _long([pair[:2] for pair in found]).view(-1, 2).t().contiguous()
         store.position = _long([own["position"] for _, _, own in found])
         for column in spaces["inputs" if key[1] == "inputs" else f"relation:{key[1]}"]:
-            store[column.name] = _values(column, [own[column.name] for _, _, own in found])
+            name = attribute_of(column.name, EDGE)
+            rows = [own[name] for _, _, own in found]
+            store[attribute_of(column.name, _OF_EDGE)] = _values(column, rows)
     for column in spaces["graph"]:
-        data[column.name] = _values(column, [graph.graph[column.name]])
+        value = graph.graph[attribute_of(column.name, GRAPH)]
+        data[attribute_of(column.name, _PLACE)] = _values(column, [value])
     for name in _PLACE:
         data[name] = graph.graph[name]
     return data
@@ -136,11 +154,9 @@ def _to_graph(data: HeteroData, schema: Schema, ignored: set[str]) -> nx.MultiDi
                 f"{did_you_mean(name, names)} It has: {', '.join(names)}."
             )
     own = stores["_global_store"]
-    rows = _table({k: v for k, v in own.items() if k not in _PLACE}, spaces["graph"], 1)
-    graph = nx.MultiDiGraph(
-        **{name: own[name] for name in _PLACE if name in own},
-        **{name: values[0] for name, values in rows.items()},
-    )
+    graph = nx.MultiDiGraph(**{name: own[name] for name in _PLACE if name in own})
+    rows = _table(columns_of(own, _PLACE), spaces["graph"], 1, GRAPH)
+    graph.graph.update({name: values[0] for name, values in rows.items()})
     present = [name for name in names if name in data.node_types]
     _add_nodes(graph, {name: stores[name] for name in present}, spaces)
     _add_edges(graph, {key: stores[key] for key in data.edge_types}, spaces)
@@ -155,15 +171,18 @@ def _add_nodes(
     outputs: dict[int, tuple[str, int]] = {}
     for kind, store in stores.items():
         count = _num_nodes(kind, store)
-        columns = {k: v for k, v in store.items() if k not in ("num_nodes", "batch", "ptr")}
-        table = _table(columns, (*spaces[f"type:{kind}"], *spaces["node"]), count)
-        numbers = table.pop("node", range(len(nodes), len(nodes) + count))
-        outputs |= {n: (kind, row) for row, n in enumerate(table.pop("output", ())) if n >= 0}
+        columns = (*spaces[f"type:{kind}"], *spaces["node"])
+        table = _table(columns_of(store, _OF_NODE), columns, count, NODE)
+        own = ("node", "output", "span", "arity")
+        place = _table({name: store[name] for name in own if name in store}, (), count)
+        numbers = place.pop("node", range(len(nodes), len(nodes) + count))
+        outputs |= {n: (kind, row) for row, n in enumerate(place.pop("output", ())) if n >= 0}
         for row, number in enumerate(numbers):
-            values = {name: rows[row] for name, rows in table.items()}
+            values = {name: rows[row] for name, rows in (table | place).items()}
             nodes.append((number, (kind, row), values))
     for _, node, values in sorted(nodes, key=lambda item: item[0]):
-        graph.add_node(node, type=node[0], **values)
+        graph.add_node(node, type=node[0])
+        graph.nodes[node].update(values)
     if outputs:
         graph.graph["outputs"] = [outputs[number] for number in sorted(outputs)]
 
@@ -176,8 +195,10 @@ def _add_edges(
     for (source_type, kind, target_type), store in stores.items():
         index = torch.as_tensor(store["edge_index"], device="cpu").tolist()
         space = "inputs" if kind == "inputs" else f"relation:{kind}"
-        columns = {name: value for name, value in store.items() if name != "edge_index"}
-        table = _table(columns, spaces.get(space, ()), len(index[0]))
+        size = len(index[0])
+        table = _table(columns_of(store, _OF_EDGE), spaces.get(space, ()), size, EDGE)
+        if "position" in store:
+            table |= _table({"position": store["position"]}, (), size)
         for number, (source, target) in enumerate(zip(*index, strict=True)):
             ends = (source_type, source), (target_type, target)
             for end in ends:
@@ -188,16 +209,23 @@ def _add_edges(
                     )
             place = kind, ends[1] if kind == "inputs" else None
             values = {name: rows[number] for name, rows in table.items()}
-            graph.add_edge(*ends, kind=kind, **{"position": count[place], **values})
+            edge = graph.add_edge(*ends, kind=kind, position=count[place])
+            graph.edges[(*ends, edge)].update(values)
             count[place] += 1
 
 
 def _table(
-    attributes: Mapping[str, Any], columns: Iterable[Column], count: int
+    values: Mapping[str, Any],
+    columns: Iterable[Column],
+    count: int,
+    taken: Collection[str] = (),
 ) -> dict[str, Sequence[Any]]:
-    """The rows of each attribute as plain values."""
+    """The rows of each column as plain values, by the attribute of networkx that holds them."""
     by_name = {column.name: column for column in columns}
-    return {name: _rows(name, value, by_name, count) for name, value in attributes.items()}
+    return {
+        attribute_of(name, taken): _rows(name, value, by_name, count)
+        for name, value in values.items()
+    }
 
 
 def _num_nodes(kind: str, store: Mapping[str, Any]) -> int:

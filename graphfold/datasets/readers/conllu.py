@@ -300,7 +300,7 @@ class ConlluAdapter(Adapter):
         graph.nodes("word", len(words), _spans(sentence), **columns)
         for head, inputs in enumerate(dependents):
             if inputs:
-                graph.inputs(head, inputs, **self._edge_columns(relations, head, inputs))
+                graph.inputs(head, inputs, columns=self._edge_columns(relations, head, inputs))
         graph.edges("next", range(len(words) - 1), range(1, len(words)))
         if self.is_enhanced:
             self._write_enhanced(sentence, graph)
