@@ -27,7 +27,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.model import build_model, complete_model_config, decide
+from graphfold.training.config.model import build_model, complete_model_config, count_roots, decide
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.initial_weights import make_model
 
@@ -104,7 +104,7 @@ class Made:
         self.config = complete_model_config(
             config,
             schema,
-            int(self.data.num_rows("output")[self.data.split.train].max()),
+            count_roots(self.data),
             lambda: self.data.encoded("train"),
         )
         self.model: Model = build_model(self.config, schema, self.data.spec.scalers)

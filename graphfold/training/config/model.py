@@ -70,7 +70,7 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
     model = complete_model_config(
         config.model,
         data.spec.schema,
-        int(data.num_rows("output")[data.split.train].max()),
+        count_roots(data),
         cache(lambda: data.encoded("train")),
         None if words is None else words.vector_size,
     )
@@ -81,10 +81,21 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
     return config.changed({"data": {**config.data, **data.inferred_options}, "model": model})
 
 
+def count_roots(data: DataModule) -> int:
+    """The roots that each graph of the training part has; 0 where their number differs.
+
+    Outputs are roots where nodes have inputs. Those of a graph of relations, such as the atoms of a
+    molecule, are as many as it happens to have: two of them are no pair.
+    """
+    outputs, inputs = (data.num_rows(space)[data.split.train] for space in ("output", "inputs"))
+    count = int(outputs.max())
+    return count if inputs.any() and (outputs == count).all() else 0
+
+
 def complete_model_config(
     config: Mapping[str, Any],
     schema: Schema,
-    num_outputs: int,
+    num_roots: int,
     train: Callable[[], TypedDAG],
     vector_size: int | None = None,
 ) -> dict[str, Any]:
@@ -95,7 +106,7 @@ def complete_model_config(
     Args:
         config: the config of the model.
         schema: the schema of the graphs.
-        num_outputs: the most outputs of a graph of the training part.
+        num_roots: see `count_roots`.
         train: gives the graphs of the training part; called where something is counted in them.
         vector_size: the width of the vectors that words begin with, which the encoder takes; None
             without such vectors.
@@ -116,12 +127,12 @@ def complete_model_config(
     if "root" in own:  # of blocks
         if own.get("level") == AUTO:
             own["level"] = "node" if _has_node_targets_only(schema) else "graph"
-        is_pair = own.get("level", "graph") == "graph" and num_outputs == 2
+        is_pair = own.get("level", "graph") == "graph" and num_roots == 2
     elif "readout" in own:  # not of whole graphs
         own |= _complete_cells(config, schema, train)
         own["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
-            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_outputs)}"
+            readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_roots)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
     return {**own, "head": _complete_head(config["head"], schema, train, is_pair)}
 
@@ -242,12 +253,12 @@ def mean_log_degree(dag: TypedDAG, relation: str | None, type_name: str) -> floa
     return float((log_degree * times).sum()) / total if total else 0.0
 
 
-def _choose_readout(schema: Schema, num_outputs: int) -> str:
+def _choose_readout(schema: Schema, num_roots: int) -> str:
     if any(node_type.name == BOND_ENDS.name for node_type in schema.types):
         return "BondReadout"
     if _has_node_targets_only(schema):
         return "NodeReadout"
-    return {1: "RootReadout", 2: "PairReadout"}.get(num_outputs, "SumReadout")
+    return {1: "RootReadout", 2: "PairReadout"}.get(num_roots, "SumReadout")
 
 
 def _has_node_targets_only(schema: Schema) -> bool:
