@@ -6,14 +6,14 @@ A target of two classes has a positive one: that which areas, F1 and recall are 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, TASKS, Task, bound_column
 from graphfold.datasets.readers.json_documents import finite_number
-from graphfold.errors import ConfigError, RecordError, did_you_mean, shortened
+from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean, shortened
 
 #: A class, for all targets or target -> its class; None for the second of the names.
 Positive: TypeAlias = str | int | Mapping[str, str | int | bool] | None
@@ -43,6 +43,45 @@ def refuse_unknown_targets(option: str, value: object, targets: Sequence[str]) -
             )
 
 
+#: Spreadsheets and programs write these in any case, and mean the same.
+_TRUTH = frozenset({"true", "false", "yes", "no"})
+
+
+def find_class(name: str, names: Sequence[str]) -> str | None:
+    """The class of a name; None for none. `TRUE` and `true` are one class."""
+    folded = name.casefold()
+    if name in names or folded not in _TRUTH:
+        return name if name in names else None
+    return next((other for other in names if other.casefold() == folded), None)
+
+
+def inferred_classes(cells: Iterable[str], target: str) -> list[str]:
+    """The classes of a target by its cells, in alphabetical order whatever the case.
+
+    Of two the one that negates the other comes first, such as `inactive` before `active`, so that
+    the positive one is last.
+
+    Raises:
+        DataError: if two of them differ in case alone, and are no words of truth.
+    """
+    by_name: dict[str, str] = {}
+    for cell in sorted(cells):
+        first = by_name.setdefault(cell.casefold(), cell)
+        if first != cell and cell.casefold() not in _TRUTH:
+            raise DataError(
+                f"the classes '{first}' and '{cell}' of '{target}' differ in case alone. Write "
+                f"them alike, or set data.class_names={{{target}: [...]}} if both are meant."
+            )
+    names = [by_name[folded] for folded in sorted(by_name)]
+    return names[::-1] if len(names) == 2 and _negates(names[1], names[0]) else names
+
+
+def _negates(name: str, other: str) -> bool:
+    """True for `inactive` and `active`, `non-toxic` and `toxic`, `-` and `+`."""
+    prefixed = rf"(in|un|non|not|no|-)[ _-]*{re.escape(other.lstrip('+'))}"
+    return re.fullmatch(prefixed, name, re.IGNORECASE) is not None
+
+
 def positive_last(names: Sequence[str], positive: Positive, target: str) -> tuple[str, ...]:
     """The names of the classes of a target, the positive one last: it has the code 1.
 
@@ -57,14 +96,15 @@ def positive_last(names: Sequence[str], positive: Positive, target: str) -> tupl
             f"data.positive is '{wanted}', but '{target}' has {len(names)} classes, of which none "
             "is the positive one. Leave it out."
         )
-    if wanted not in names:
+    positive_name = find_class(wanted, names)
+    if positive_name is None:
         raise ConfigError(
             f"data.positive is '{wanted}', but the classes of '{target}' are "
             f"{' and '.join(names)}.{did_you_mean(wanted, names)} Name one of them; of several "
             "targets with different classes, data.positive={TARGET: CLASS}."
         )
-    (other,) = (name for name in names if name != wanted)
-    return (other, wanted)
+    (other,) = (name for name in names if name != positive_name)
+    return (other, positive_name)
 
 
 def listed(names: Sequence[str] | str) -> tuple[str, ...]:
@@ -189,10 +229,11 @@ class TableTarget:
         if self.class_names:
             if cell not in self.class_names and self.is_number(cell):
                 cell = class_name(float(cell))  # 1.0 is the class 1
-            if cell not in self.class_names:
+            name = find_class(cell, self.class_names)
+            if name is None:
                 fault = f"is not one of the classes {', '.join(self.class_names)}"
                 raise self.refuse(cell, fault, "Correct the cell or class_names")
-            return self.class_names.index(cell)
+            return self.class_names.index(name)
         if cell.startswith(("<", ">")) and self.task == "regression":
             remedy = "Set data.bounded_targets=true, correct the cell, or empty it"
             raise self.refuse(cell, "is a bound", remedy)

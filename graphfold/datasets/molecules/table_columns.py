@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from graphfold.datasets.files.table_columns import (
     TableInput,
     TableTarget,
     TableWeight,
+    inferred_classes,
     listed,
 )
 from graphfold.datasets.files.tables import PART, Table, read_part
@@ -197,7 +199,10 @@ class RecordColumns:
         """The targets that are classes without names, whose cells are text in all tables.
 
         Returns:
-            Target -> its different cells, in alphabetical order.
+            Target -> its classes, see `inferred_classes`.
+
+        Raises:
+            DataError: if two of them differ in case alone.
         """
         cells: dict[str, set[str]] = {
             target.name: set()
@@ -217,7 +222,8 @@ class RecordColumns:
                         cells[name].add(cell)
                 if not columns:
                     break
-        return {name: sorted(texts) for name, texts in cells.items() if len(texts) > 1}
+        classes = {name: inferred_classes(texts, name) for name, texts in cells.items()}
+        return {name: names for name, names in classes.items() if len(names) > 1}
 
     def values(self, row: RecordRow) -> dict[str, float | int | None]:
         """The columns of targets and weight.
@@ -311,6 +317,9 @@ def _quoted(names: Iterable[str]) -> str:
 #: All columns that have no other use.
 ALL = "all"
 
+#: The index of a DataFrame, as pandas writes it without a name, or calls it when it reads it again.
+_INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+
 
 @dataclass(frozen=True)
 class OpenTargets:
@@ -328,6 +337,8 @@ class OpenTargets:
         self, tables: Iterable[Table], columns: RecordColumns, named: Collection[str]
     ) -> list[str]:
         """The names of the columns of the first table that are targets, in its order.
+
+        Under `ALL` the index of a DataFrame is none, with a warning.
 
         Args:
             tables: all that are read.
@@ -348,6 +359,8 @@ class OpenTargets:
             and name not in used
             and not any(_fits(pattern, name) for pattern in self.ignored)
         ]
+        if self.pattern == ALL or not self.pattern.strip("*"):
+            found = _without_index(found, first)
         if not found:
             raise DataError(
                 f"{first.path}: no column is left for target_columns={self.pattern} among "
@@ -382,6 +395,18 @@ def open_targets(names: Sequence[str] | str, ignored: tuple[str, ...]) -> OpenTa
                 "one of them."
             )
     return None
+
+
+def _without_index(names: Sequence[str], table: Table) -> list[str]:
+    """The columns without the index of a DataFrame, of which a warning tells."""
+    index = [name for name in names if _INDEX.fullmatch(name)]
+    if index:
+        warnings.warn(
+            f"{table.path}: {_quoted(index)} is the index of a DataFrame, so it is no target. "
+            "Write the table with index=False; or give the column a name to have it predicted.",
+            stacklevel=2,
+        )
+    return [name for name in names if name not in index]
 
 
 def _fits(pattern: str, name: str) -> bool:

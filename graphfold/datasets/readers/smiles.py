@@ -69,7 +69,7 @@ class SmilesAdapter(Adapter):
         num_classes: how many classes there are (0, 1, ...); None for 2, or for as many as there are
             in a column of text. Only for classification.
         class_names: target -> the names of its classes in the cells, in order; by default, the
-            different cells of a column without numbers, in alphabetical order.
+            different cells of a column without numbers, see `inferred_classes`.
         positive: of two classes the one that areas, F1 and recall are about, for all targets or
             target -> class; None for class 1, or the second of the names.
         header: whether the first line of a CSV or TSV file names the columns; otherwise they are

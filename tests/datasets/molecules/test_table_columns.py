@@ -320,3 +320,73 @@ def test_contradictions_are_refused(tmp_path: Path) -> None:
     adapter = SmilesAdapter(target_columns="all")
     with pytest.raises(ConfigError, match=r"the files decide what target_columns=all is"):
         read_records(adapter, path, adapter.records(path))
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["True", "TRUE", "true", "False", "FALSE"], ["FALSE", "TRUE"]),
+        (["no", "Yes", "YES"], ["no", "YES"]),
+        (["Active", "inactive"], ["inactive", "Active"]),
+        (["active", "Inactive"], ["Inactive", "active"]),
+        (["toxic", "non-toxic"], ["non-toxic", "toxic"]),
+        (["not soluble", "Soluble"], ["not soluble", "Soluble"]),
+        (["nonbinder", "binder"], ["nonbinder", "binder"]),
+        (["Stable", "unstable"], ["unstable", "Stable"]),
+        (["positive", "Negative"], ["Negative", "positive"]),
+        (["+", "-"], ["-", "+"]),
+        (["blocked", "allowed"], ["allowed", "blocked"]),
+        (["Indole", "phenol", "active", "inactive"], ["active", "inactive", "Indole", "phenol"]),
+    ],
+)
+def test_the_classes_of_text_and_their_order(
+    cells: list[str], classes: list[str], tmp_path: Path
+) -> None:
+    path = write_open(tmp_path / "m.csv", ["smiles", "y"], [f"C,{cell}" for cell in cells])
+    adapter = SmilesAdapter(target_columns="y", task="classification")
+    options = adapter.infer_options([path])
+    assert options == {"class_names": {"y": classes}}
+    read = SmilesAdapter(target_columns="y", task="classification", **options)
+    codes = read_records(read, path, read.records(path)).dag.graph_column("y").tolist()
+    assert [classes[code].casefold() for code in codes] == [cell.casefold() for cell in cells]
+
+
+def test_classes_that_differ_in_case_alone_are_refused_unless_both_are_named(
+    tmp_path: Path,
+) -> None:
+    path = write_open(tmp_path / "m.csv", ["smiles", "y"], ["C,R", "CC,r", "CCC,S"])
+    adapter = SmilesAdapter(target_columns="y", task="classification")
+    with pytest.raises(DataError, match="'R' and 'r' of 'y' differ in case alone. Write them ali"):
+        adapter.infer_options([path])
+    both = {"target_columns": "y", "task": "classification", "class_names": {"y": ["r", "R", "S"]}}
+    adapter = SmilesAdapter(**both)  # type: ignore[arg-type]
+    assert read_records(adapter, path, adapter.records(path)).dag.graph_column("y").tolist() == [
+        *(1, 0, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("positive", "codes"), [(True, [1, 0]), ("FALSE", [0, 1]), ("true", [1, 0])]
+)
+def test_a_positive_word_of_truth_is_found_in_any_case(
+    positive: bool | str, codes: list[int], tmp_path: Path
+) -> None:
+    path = write_open(tmp_path / "m.csv", ["smiles", "y"], ["C,TRUE", "CC,FALSE"])
+    options = {"target_columns": "y", "task": "classification", "positive": positive}
+    adapter = SmilesAdapter(**options)  # type: ignore[arg-type]
+    adapter = SmilesAdapter(**options, **adapter.infer_options([path]))  # type: ignore[arg-type]
+    dag = read_records(adapter, path, adapter.records(path)).dag
+    assert dag.graph_column("y").tolist() == codes
+
+
+@pytest.mark.parametrize("name", ["", " ", "Unnamed: 0", "__index_level_0__"])
+@pytest.mark.parametrize("pattern", ["all", "*"])
+def test_the_index_of_a_frame_is_no_target(pattern: str, name: str, tmp_path: Path) -> None:
+    path = write_open(tmp_path / "m.csv", [name, "smiles", "y"], ["0,C,1.5", "1,CC,2"])
+    with pytest.warns(UserWarning, match=rf"m\.csv: '{name}' is the index of a DataFrame, so it"):
+        assert found(path, target_columns=pattern) == ["y"]
+    ignored = {"target_columns": pattern, "ignore_columns": [name]}
+    assert found(path, **ignored) == ["y"]
+    only = write_open(tmp_path / "n.csv", [name, "smiles"], ["0,C"])
+    with pytest.warns(UserWarning, match="index"), pytest.raises(DataError, match="no column is l"):
+        found(only, target_columns=pattern)
