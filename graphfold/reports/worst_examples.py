@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from html import escape
 
 import torch
 from torch import Tensor
 
+from graphfold.batching import Batch
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import has_molecules
@@ -16,7 +19,7 @@ from graphfold.inference.drawing.marks import shown
 from graphfold.inference.explanation.explain import Explainer, draw
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor
-from graphfold.layers import Head
+from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import cells_as_they_are
 from graphfold.training.run.trained import TrainedModel
@@ -40,7 +43,8 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     predictor = Predictor(trained, data=data)
     with cells_as_they_are(trained.model):
         predictions = predictor.predict_graphs(raw)
-        explained, note = _explain(predictor, raw)
+        targets = _worst_targets(predictor, raw)
+    explained, note = _explain(predictor, raw, targets)
     figures = []
     for graph, loss in enumerate(losses.tolist()):
         dag = select(raw, [graph])
@@ -50,6 +54,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
             return f'<p class="note">{escape(error.message)}</p>'
         if explained:
             drawing = explained[graph]
+            caption += f" · coloured by {targets[graph]}" if len(trained.head.targets) > 1 else ""
         caption = escape(f"{caption} · loss {loss:.3g}")
         figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
     kind, size = "worst", ""
@@ -60,18 +65,51 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
 
 
-def _explain(predictor: Predictor, raw: TypedDAG) -> tuple[list[str], str]:
-    """Molecules coloured by contributions, and a note of what they are; nothing of other graphs."""
+def _worst_targets(predictor: Predictor, raw: TypedDAG) -> list[str]:
+    """The target of each graph that has the largest part in its loss."""
+    names = predictor.trained.head.targets
+    if len(names) == 1:
+        return [*names] * raw.num_graphs
+    model = predictor.trained.model
+    with torch.no_grad():
+        parts = predictor.compute(predictor.plan(raw), lambda batch: _target_losses(model, batch))
+    return [names[number] for number in torch.cat([*parts]).argmax(1).tolist()]
+
+
+def _target_losses(model: Model, batch: Batch) -> Tensor:
+    """[num_graphs, num_targets] the loss of each graph if one target alone were measured."""
+    outputs, head = model(batch), model.head
+    measured, graph = head.target_rows(batch.dag), head.row_graph(batch.dag)
+    losses = []
+    for number in range(len(head.targets)):
+        alone = torch.full_like(measured, math.nan)
+        alone[:, number] = measured[:, number]
+        of_rows = model.losses(outputs, alone)
+        losses.append(of_rows.new_zeros(batch.num_graphs).index_add_(0, graph, of_rows))
+    return torch.stack(losses, 1)
+
+
+def _explain(predictor: Predictor, raw: TypedDAG, targets: Sequence[str]) -> tuple[list[str], str]:
+    """Molecules coloured by contributions, and a note of what they are; nothing of other graphs.
+
+    Args:
+        predictor: the model.
+        raw: the graphs.
+        targets: [num_graphs] the target of each graph that is explained.
+    """
     if not has_molecules(raw):
         return [], ""
     try:
-        target = predictor.trained.head.targets[0]
-        explainer = Explainer(predictor, "integrated", [target])
+        explainer = Explainer(predictor, "integrated", [*dict.fromkeys(targets)])
         found = explainer.explain_graphs(raw)
-        drawings = [draw(explainer, contributions, target) for contributions in found]
+        drawings = [draw(explainer, *pair) for pair in zip(found, targets, strict=True)]
     except (ConfigError, RecordError) as error:
         return [], escape(f" No contributions are shown: {error.message}")
-    note = f" Blue atoms and bonds raise {target}, orange ones lower it (integrated gradients)."
+    names = predictor.trained.head.targets
+    raised = " or ".join(name for name in names if name in targets)
+    if len(names) > 1:
+        raised += " (the target with the largest part in the loss, which the caption names)"
+    note = f" Blue atoms and bonds raise {raised}, orange ones lower it (integrated gradients)."
     return drawings, escape(note)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,8 @@ from graphfold.layers.heads.eval_rows import MetricInputs
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#dd6b20", "#718096"
 
-#: How many targets, or classes, a figure shows.
-_MOST_TARGETS, _MOST_CLASSES = 4, 30
+#: How many targets stand in a row of a figure, and how many rows and classes it has at most.
+_IN_A_ROW, _MOST_ROWS, _MOST_CLASSES = 4, 6, 30
 
 #: How many records it shows: of a hundred thousand a figure took 340 MB, and the report 26.
 MOST_POINTS = 5_000
@@ -49,7 +50,7 @@ def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
 def scatter_plots(
     columns: Sequence[Column], inputs: MetricInputs, intervals: MetricInputs | None = None
 ) -> Figure | None:
-    """Predicted against measured numbers of the first targets; None if nothing is measured.
+    """Predicted against measured numbers of each target; None if nothing is measured.
 
     Of more than `MOST_POINTS` records so many are shown, evenly spread over the rows.
 
@@ -96,7 +97,7 @@ def _spread(count: int) -> Tensor:
 
 
 def probability_plots(inputs: MetricInputs) -> Figure | None:
-    """Histograms of the probabilities of class 1 in either class, of the first targets.
+    """Histograms of the probabilities of class 1 in either class, of each target.
 
     Args:
         inputs: target -> probabilities of class 1 and classes, each [num_rows].
@@ -114,12 +115,22 @@ def probability_plots(inputs: MetricInputs) -> Figure | None:
 
 
 def _subplots(inputs: MetricInputs, height: float) -> tuple[Figure | None, list[tuple[Axes, str]]]:
-    """A figure with titled axes for the first targets that have rows; None without any."""
-    shown = [name for name, (_, target) in inputs.items() if len(target)][:_MOST_TARGETS]
+    """A figure with titled axes for the targets that have rows; None without any.
+
+    Of very many targets the first are shown, and the figure counts them.
+    """
+    measured = [name for name, (_, target) in inputs.items() if len(target)]
+    shown = measured[: _IN_A_ROW * _MOST_ROWS]
     if not shown:
         return None, []
-    figure = Figure(figsize=(3.4 * len(shown), height), layout="constrained")
-    row = list(figure.subplots(1, len(shown), squeeze=False)[0])
-    for axes, name in zip(row, shown, strict=True):
+    in_a_row = min(len(shown), _IN_A_ROW)
+    num_rows = math.ceil(len(shown) / in_a_row)
+    figure = Figure(figsize=(3.4 * in_a_row, height * num_rows), layout="constrained")
+    if len(shown) < len(measured):
+        figure.suptitle(f"{len(shown)} of {len(measured)} targets", fontsize=9)
+    grid = figure.subplots(num_rows, in_a_row, squeeze=False).ravel()
+    for axes in grid[len(shown) :]:
+        axes.remove()
+    for axes, name in zip(grid, shown, strict=False):
         axes.set_title(name if len(name) <= 40 else f"{name[:39]}…")
-    return figure, list(zip(row, shown, strict=True))
+    return figure, list(zip(grid, shown, strict=False))

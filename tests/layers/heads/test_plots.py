@@ -30,3 +30,22 @@ def test_of_many_records_some_are_drawn(count: int, monkeypatch: pytest.MonkeyPa
     assert labels == [f"interval holds it: {count - 1}", "interval misses it: 1"]
     assert axes.get_title("right") == ("10 of 1,003 records" if count > 10 else "")
     assert axes.lines[0].get_xdata()[1] == count - 1  # the diagonal is as long as all values
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "title"), [(1, 1, None), (5, 5, None), (12, 12, None), (40, 24, "24 of 40")]
+)
+@pytest.mark.parametrize("of", ["numbers", "classes"])
+def test_every_target_is_drawn_or_counted(
+    of: str, count: int, shown: int, title: str | None
+) -> None:
+    values = torch.tensor([0.0, 1.0])
+    names = [f"y{number}" for number in range(count)]
+    inputs = dict.fromkeys(names, (values, values))
+    if of == "numbers":
+        figure = plots.scatter_plots([Column(name, "float32") for name in names], inputs)
+    else:
+        figure = plots.probability_plots(inputs)
+    assert figure is not None
+    assert [axes.get_title() for axes in figure.axes] == names[:shown]
+    assert figure.get_suptitle() == ("" if title is None else f"{title} targets")
