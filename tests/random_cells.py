@@ -125,6 +125,9 @@ class Part(nn.Module):
     def _child_count(self, x, children):
         return children.sum(children.rows("h") / (1 + children.child_count.unsqueeze(1)))
 
+    def _is_self(self, x, children):
+        return children.sum(children.rows("h") * (1 - children.is_self).unsqueeze(1))
+
     def _count(self, x, children):
         return x["x"] * children.count.unsqueeze(1)
 
@@ -244,6 +247,7 @@ READS = (
     "weighted",
     "label",
     "child_count",
+    "is_self",
     "position",
     "count",
 )

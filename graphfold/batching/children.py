@@ -43,7 +43,11 @@ class StateReader(ABC):
 
     @abstractmethod
     def child_count(self) -> Tensor:
-        """[num_child_edges] how many children each child has in the same pass."""
+        """[num_child_edges] how many children but itself each child has in the same pass."""
+
+    @abstractmethod
+    def is_self(self) -> Tensor:
+        """[num_child_edges] 1 where the child is the node itself, else 0."""
 
     def count(self) -> Tensor:
         """[group_size] how many children each node has."""
@@ -101,8 +105,13 @@ class Children:
 
     @property
     def child_count(self) -> Tensor:
-        """[num_child_edges] how many children each child has itself; in rounds, its degree."""
+        """[num_child_edges] how many children each child has; a self-loop is not counted."""
         return self._reader.child_count()
+
+    @property
+    def is_self(self) -> Tensor:
+        """[num_child_edges] 1 where the child is the node itself, as on a self-loop, else 0."""
+        return self._reader.is_self()
 
     @property
     def position(self) -> Tensor:

@@ -165,7 +165,7 @@ class NodeReader(StateReader):
         self._edge = inputs.edge[op_type]
         self._inputs = inputs
         self._previous = previous
-        self._edges = edges[node]
+        self._node, self._edges = node, edges[node]
         self._all_edges = edges
         self._states = states
         self._device = inputs.dag.op_type.device
@@ -189,8 +189,15 @@ class NodeReader(StateReader):
         return torch.stack(rows) if rows else self._zeros(field).new_zeros(0, self._width(field))
 
     def child_count(self) -> Tensor:
-        counts = [len(self._all_edges[node]) if node >= 0 else 0 for _, node in self._edges]
+        counts = [
+            sum(other != node for _, other in self._all_edges[node]) if node >= 0 else 0
+            for _, node in self._edges
+        ]
         return torch.tensor(counts, dtype=torch.int64, device=self._device)
+
+    def is_self(self) -> Tensor:
+        own = [int(node == self._node) for _, node in self._edges]
+        return torch.tensor(own, dtype=torch.int64, device=self._device)
 
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         rows = self.rows(field)

@@ -67,5 +67,7 @@ class CompiledCell:
 
     @cached_property
     def reads_integers(self) -> frozenset[str]:
-        """Integers of its children that it asks for: "child_count", "position"."""
-        return frozenset({"child_count", "position"} & {name for name, _ in self.forward.keys})
+        """Integers of its children that it asks for: "child_count", "is_self", "position"."""
+        return frozenset(
+            {"child_count", "is_self", "position"} & {name for name, _ in self.forward.keys}
+        )

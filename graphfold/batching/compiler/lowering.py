@@ -54,6 +54,7 @@ _ARGUMENTS: Mapping[str, tuple[Operation, str]] = {
     "sum": (op.GATHER_SUM, NODES),
     "count": (op.COUNT_EDGES, NODES),
     "child_count": (op.INTEGER, EDGES),
+    "is_self": (op.INTEGER, EDGES),
     "position": (op.INTEGER, EDGES),
 }
 

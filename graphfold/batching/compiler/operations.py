@@ -119,7 +119,7 @@ EDGE = Operation("edge", GIVEN, source=("edge", ALL_EDGES), gradient=("column_gr
 PREVIOUS = Operation("previous", GIVEN, source=("given", ROWS), gradient=("given_grad", ROWS))
 #: The number of a node's edges.
 COUNT_EDGES = Operation("count_edges", ON_ROWS, cost=NOTHING)
-#: The number of an edge's siblings, or its place among them.
+#: The number of a child's children, whether it is the node itself, or its place among the edges.
 INTEGER = Operation("integer", ON_ROWS, cost=NOTHING)
 
 # Rows of other nodes and of tables.

@@ -224,7 +224,7 @@ def _arguments(
         found["previous", name] = (nodes, dict(signature.fields)[name]), signature.dtype
     found["count", ""] = (nodes,), torch.int64
     found["ptr", ""] = (nodes + 1,), torch.int64
-    for name in ("parent", "child_count", "position"):
+    for name in ("parent", "child_count", "is_self", "position"):
         found[name, ""] = (edges,), torch.int64
     return found
 
@@ -317,6 +317,9 @@ class TracedReader(StateReader):
 
     def child_count(self) -> Tensor:
         return self._given["child_count", ""]
+
+    def is_self(self) -> Tensor:
+        return self._given["is_self", ""]
 
     def position(self) -> Tensor:
         return self._given["position", ""]

@@ -122,6 +122,9 @@ class EagerReader(StateReader):
     def child_count(self) -> Tensor:
         return self._plan.child_counts[self._group.edges]
 
+    def is_self(self) -> Tensor:
+        return self._plan.self_loops[self._group.edges]
+
     def sum(self, field: str, weight: Tensor | None) -> Tensor:
         return self._states.sum(field, weight, self._group)
 

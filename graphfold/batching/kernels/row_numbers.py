@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphfold.dag import TypedDAG
-from graphfold.dag.depth import IntArray, stable_order
+from graphfold.dag.depth import IntArray, run_numbers, stable_order
 
 #: Numbers are combined into one as long as it stays below this.
 _MOST = 1 << 62
@@ -60,12 +60,21 @@ def node_numbers(dag: TypedDAG) -> Numbers:
 
 
 def edge_numbers(dag: TypedDAG, space: str) -> Numbers:
-    """A number per edge of "inputs" or of a relation that tells its columns."""
-    columns = dag.columns[space]
-    num_edges = len(dag.input_index)
-    if space != "inputs":
-        num_edges = len(dag.relations[space.removeprefix("relation:")].index)
-    return row_numbers((column.numpy() for column in columns.values()), num_edges)
+    """A number per edge of "inputs" or of a relation that tells its columns, and a self-loop."""
+    columns = [column.numpy() for column in dag.columns[space].values()]
+    if space == "inputs":
+        return row_numbers(columns, len(dag.input_index))
+    relation = space.removeprefix("relation:")
+    loops = self_loops(dag, relation)
+    extra = [] if loops is None else [loops]
+    return row_numbers([*columns, *extra], len(dag.relations[relation].index))
+
+
+def self_loops(dag: TypedDAG, relation: str) -> IntArray | None:
+    """[num_edges] 1 where an edge leads from a node to itself, else 0; None if none does."""
+    edges = dag.relations[relation]
+    loops = edges.index.numpy() == run_numbers(edges.ptr.numpy())
+    return loops.astype(np.int64) if loops.any() else None
 
 
 def row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> Numbers:

@@ -73,6 +73,7 @@ class PassSchedule:
     # Of unrolled rounds: what `child_counts` gives, and [num_rows + 1] the row of the same node in
     # the round before; 0 for none.
     neighbor_count: Tensor | None = None
+    loop: Tensor | None = None  # [num_edges] see `self_loops`; None where there is none
     previous_row: Tensor | None = None
     on_cpu: PassSchedule | None = None  # of a plan on a GPU, the plan that it is a copy of
 
@@ -169,10 +170,15 @@ class PassSchedule:
 
     @kept_property
     def child_counts(self) -> Tensor:
-        """[num_edges] how many children the child of each edge has; in rounds, its degree."""
+        """[num_edges] how many children but itself the child of each edge has."""
         if self.neighbor_count is not None:
             return self.neighbor_count
         return self.child_count(self.child_row)
+
+    @kept_property
+    def self_loops(self) -> Tensor:
+        """[num_edges] int64, 1 where the row that reads is of the node that it reads, else 0."""
+        return torch.zeros_like(self.child_row) if self.loop is None else self.loop
 
     @kept_property
     def child_positions(self) -> Tensor:

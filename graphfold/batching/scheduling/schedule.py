@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphfold._torch import outside_modes
-from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal
+from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal, self_loops
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
@@ -146,7 +146,9 @@ def _build_pass(
     """
     choose, edges = get_policy(policy), Edges.of_pass(dag, item)
     if isinstance(item, Rounds):
-        plan = plan_round(inputs, edges, classes)
+        plan, loops = plan_round(inputs, edges, classes), self_loops(dag, item.relation)
+        if loops is not None:
+            plan = replace(plan, loop=torch.from_numpy(loops[plan.edge.numpy()]))
         return plan, unroll(plan, item.rounds, [_equal_rows(plan, stage) for stage in stages])
     if classes is not None:
         edges = edges.select(classes.representative, np.append(classes.inverse, -1))

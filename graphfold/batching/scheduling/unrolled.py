@@ -119,6 +119,9 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
     child = rows.of[rows.number[reading] - 1, read]
     before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
     degree = np.append(0, plan_ptr[1:] - plan_ptr[:-1])  # of an absent child none
+    loop = None if plan.loop is None else plan.loop.numpy()
+    if loop is not None:
+        degree[1:] -= np.bincount(plan.reading.numpy(), loop, plan.num_rows).astype(np.int64)
     groups = _groups(plan, rows, ptr)
     numpy = torch.from_numpy
     unrolled = PassSchedule(
@@ -133,6 +136,7 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
         read_types=frozenset(),
         previous_row=numpy(before),
         neighbor_count=numpy(degree[read]),
+        loop=None if loop is None else numpy(loop[edge]),
     )
     order, kept, spread = _find_indices(plan, rows, groups)
     return UnrolledRounds(unrolled, order, kept, spread)

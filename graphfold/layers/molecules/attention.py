@@ -29,7 +29,7 @@ class GraphAttention(Convolution):
     """The base of both versions: several heads, which attend to the neighbours and the node itself.
 
     As in PyTorch Geometric, a node is its own neighbour over an edge with the mean features of its
-    edges, and the heads are side by side.
+    edges, and the heads are side by side. Self-loops of the data are left out before.
 
     Args:
         hidden_size: width of `h`, the field of a node.
@@ -145,7 +145,7 @@ class GATCell(GraphAttention):
         own_score = self.score(own, self.of_source) + target
         if self.edge_encoder is not None:
             score = score + children.edge["bond"]
-            own_score = own_score + children.mean(children.edge["bond"])
+            own_score = own_score + mean_of_others(children, children.edge["bond"])
         score = functional.leaky_relu(score, SLOPE)
         own_score = functional.leaky_relu(own_score, SLOPE)
         return self.finish(self.attend(children, rows, score, own, own_score), x, children)
@@ -181,25 +181,34 @@ class GATv2Cell(GraphAttention):
         joint, own_joint = rows + children.expand(target), own + target
         if self.edge_encoder is not None:
             joint = joint + children.edge["bond"]
-            own_joint = own_joint + children.mean(children.edge["bond"])
+            own_joint = own_joint + mean_of_others(children, children.edge["bond"])
         score = self.score(functional.leaky_relu(joint, SLOPE), self.attention)
         own_score = self.score(functional.leaky_relu(own_joint, SLOPE), self.attention)
         return self.finish(self.attend(children, rows, score, own, own_score), x, children)
 
 
+def mean_of_others(children: Children, values: Tensor) -> Tensor:
+    """[group_size, ...] means of values on the edges, without self-loops."""
+    is_other = (1 - children.is_self).to(values.dtype).unsqueeze(1)
+    return children.sum(values * is_other) / children.sum(is_other).clamp(min=1)
+
+
 def softmax_with_own(children: Children, score: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores of neighbours and of the node itself, normalised together.
+    """Scores of neighbours and of the node itself, normalised together; self-loops get no weight.
 
     Shape:
         score: [num_child_edges, heads]
         own: [group_size, heads]
         returns: the same shapes
     """
-    mine = own.detach()
+    is_self, mine = children.is_self.to(own.dtype).unsqueeze(1), own.detach()
+    # A self-loop far above all others would leave nothing of them.
+    score = score + is_self * (children.expand(own) - score)
     highest = torch.maximum(children.max(score.detach()), mine)
     # Without neighbours their maximum is 0, from which the node's own score may be far.
     highest = torch.where((children.count > 0).unsqueeze(1), highest, mine)
-    weight, own_weight = torch.exp(score - children.expand(highest)), torch.exp(own - highest)
+    weight = torch.exp(score - children.expand(highest)) * (1 - is_self)
+    own_weight = torch.exp(own - highest)
     total = children.sum(weight) + own_weight
     return weight / children.expand(total), own_weight / total
 

@@ -28,6 +28,7 @@ class GCNCell(Convolution):
 
         h_v' = activation(W Σ_{u ∈ N(v) ∪ {v}} h_u / √(d̃_u d̃_v) + b)
 
+    A node is no neighbour of itself: self-loops of the data do not count, as in PyTorch Geometric.
     Before the first round h is the features, unless an earlier pass computed it. Differences from
     the paper: a bias, but for batch normalisation; normalisation and a residual connection,
     h_v + h_v', as options.
@@ -65,8 +66,9 @@ class GCNCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        own = _norm(children.count, self.linear.weight)
-        weight = _norm(children.child_count, own) * children.expand(own)
+        is_other = (1 - children.is_self).to(self.linear.weight.dtype)
+        own = _norm(children.sum(is_other.unsqueeze(1)).squeeze(1), is_other)
+        weight = _norm(children.child_count, own) * children.expand(own) * is_other
         total = children.sum("h", weight, own.square())
         return self.finish(self.after_convolution(self.linear(total)), x, children)
 

@@ -218,6 +218,7 @@ CHILDREN: dict[str, Function] = {
     "count as numbers": lambda p, x, c: x / (1.0 + c.count.to(x.dtype)).sqrt()[:, None],
     "position": lambda p, x, c: c.sum(c.rows("h") / (1 + c.position.unsqueeze(1))),
     "child_count": lambda p, x, c: c.sum(c.rows("h") / (1 + c.child_count.unsqueeze(1))),
+    "is_self": lambda p, x, c: c.sum(c.rows("h") * (1 - c.is_self).unsqueeze(1)),
     "rows three times": lambda p, x, c: c.sum(c.rows("h") * c.rows("h")) + c.max("h") + c.mean("h"),
     "rows of more dimensions": lambda p, x, c: c.sum(c.rows("h").view(-1, 2, 3)).flatten(1),
 }

@@ -134,6 +134,8 @@ class CompiledPass:
         for cell in self.cells.values():
             if "child_count" in cell.reads_integers:
                 memory.shared["child_count", ""] = self.plan.child_counts
+            if "is_self" in cell.reads_integers:
+                memory.shared["is_self", ""] = self.plan.self_loops
             if "position" in cell.reads_integers:
                 memory.shared["position", ""] = self.plan.child_positions
         if self.plan.previous_row is not None:
