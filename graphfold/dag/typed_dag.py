@@ -236,7 +236,7 @@ def _checksum(dag: TypedDAG) -> int:
     edges = (part for own in dag.relations.values() for part in (own.ptr, own.index))
     checksum = 0
     for part in (dag.op_type, dag.input_ptr, dag.input_index, *edges):
-        checksum = zlib.crc32(part.contiguous().numpy().data, checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(part.numpy()).data, checksum)
     return checksum
 
 

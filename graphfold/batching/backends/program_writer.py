@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +44,6 @@ from graphfold.batching.compiler.values import (
     Value,
     View,
 )
-from graphfold.batching.native.addresses import Addresses
 from graphfold.batching.native.library import operations
 
 #: How often an instruction is carried out, as in native/program.h.
@@ -55,6 +56,8 @@ IN_PLAN = {TYPE_ROWS: ROWS, TYPE_EDGES: ALL_EDGES}
 MAX_BUFFERS = 256
 MAX_DIMS = 3
 MAX_INPUTS = 6
+BUFFER_SIZE = 3
+INSTRUCTION_SIZE = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
 
 
 class Weight(NamedTuple):
@@ -74,8 +77,8 @@ class NativeProgram:
     """Instructions for one direction of a cell, as native/program.h lays them out.
 
     Args:
-        instructions: [num_instructions, 54] int64.
-        buffers: [num_buffers, 3] int64: space, numbers per row, and of scratch memory the numbers
+        instructions: [num_instructions, 54] numbers.
+        buffers: [num_buffers, 3] numbers: space, numbers per row, and of scratch memory the numbers
             per row before it.
         keys: what lies in each buffer (of scratch memory, nothing has to), then in each array of
             integers that it reads.
@@ -86,8 +89,8 @@ class NativeProgram:
         weights: the packed weights that it reads.
     """
 
-    instructions: Tensor
-    buffers: Tensor
+    instructions: array[int]
+    buffers: array[int]
     keys: tuple[Key, ...]
     of_type: tuple[tuple[int, int, bool], ...]
     numbers: Tensor
@@ -104,18 +107,16 @@ class NativeProgram:
     @cached_property
     def sums(self) -> Mapping[Key, int]:
         """The sums that each thread has of its own -> the number of their numbers."""
-        sizes = zip(self.keys, self.buffers[:, 1].tolist(), strict=False)
+        sizes = zip(self.keys, self.buffers[1::BUFFER_SIZE], strict=False)
         return {key: size for key, size in sizes if key[0] == "sums"}
 
-    def head(self, at: Addresses) -> list[int]:
-        """Its beginning in native memory; the addresses of `keys` follow."""
-        return [
-            at.of(self.buffers, torch.int64, "the buffers of a program"),
-            at.of(self.instructions, torch.int64, "the instructions of a program"),
-            len(self.buffers),
-            len(self.instructions),
-            *self.scratch,
-        ]
+    @property
+    def head(self) -> list[int]:
+        """Its beginning in native memory, for one call; the addresses of `keys` follow."""
+        buffers, num_buffers = self.buffers.buffer_info()
+        instructions, size = self.instructions.buffer_info()
+        counts = num_buffers // BUFFER_SIZE, size // INSTRUCTION_SIZE
+        return [buffers, instructions, *counts, *self.scratch]
 
 
 def write_program(
@@ -212,10 +213,9 @@ class _Writer:
             if space in IN_PLAN
         ]
         keys = [SCRATCH if key is None else key for *_, key in buffers]
-        width = 5 + OPERAND_SIZE * (MAX_INPUTS + 1)
         return NativeProgram(
-            torch.tensor(self._instructions, dtype=torch.int64, device="cpu").view(-1, width),
-            torch.tensor(columns, dtype=torch.int64, device="cpu").view(-1, 3),
+            array("q", chain.from_iterable(self._instructions)),
+            array("q", chain.from_iterable(columns)),
             (*keys, *self._to.indices),
             tuple(of_type),
             torch.tensor(numbers, dtype=self._dtype, device="cpu"),

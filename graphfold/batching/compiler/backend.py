@@ -38,9 +38,22 @@ class Memory(ABC):
 
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
         self.plan, self.dtype, self.is_backward = plan, dtype, is_backward
-        self.shared: dict[Key, Tensor] = {("child_row", ""): plan.child_row}
+        self.shared: dict[Key, Tensor] = {}
         self.own: dict[int, dict[Key, Tensor]] = {}
         self.first_row: dict[Key | tuple[int, Key], int] = {}
+
+    def take(
+        self, tensor: Tensor, what: str | Key, size: int | None = None, by_strides: bool = False
+    ) -> Tensor:
+        """A tensor that the pass has not made itself, as programs read it.
+
+        Args:
+            tensor: the tensor.
+            what: its name in messages.
+            size: how many integers it has; None if it has numbers of `dtype`.
+            by_strides: whether programs read it by its strides.
+        """
+        return tensor if by_strides else tensor.contiguous()
 
     @abstractmethod
     def run(self, programs: Mapping[int, Program]) -> None:

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from graphfold._torch import is_batched, is_transformed
-from graphfold.batching.native.addresses import Addresses
 from graphfold.batching.native.library import REALS, load, why_missing
+from graphfold.batching.native.readable import readable
 
 #: Fewer multiplications than these are not shared out among threads.
 FEW_MULTIPLICATIONS = 1 << 20
@@ -104,25 +104,20 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         EngineError: if one of them has no memory that native code can read.
     """
     dtype, (num_rows, k), m = x.dtype, x.shape, weight.shape[1]
-    library, at = load(dtype), Addresses()
-    x, weight = _with_rows(x), weight.resolve_neg()
+    library, x = load(dtype), _with_rows(x, "the input")
+    weight = readable(weight, dtype, "the weight", by_strides=True)
+    bias = None if bias is None else readable(bias, dtype, "the bias")
     packed = weight.new_empty(library.packed_size(k, m))
-    library.pack(
-        at.of(weight, dtype, "the weight", by_strides=True),
-        *weight.stride(),
-        None if bias is None else at.of(bias, dtype, "the bias"),
-        k,
-        m,
-        at.of(packed, dtype, "the packed weight"),
-    )
+    address = None if bias is None else bias.data_ptr()
+    library.pack(weight.data_ptr(), *weight.stride(), address, k, m, packed.data_ptr())
     out = x.new_empty(num_rows, m)
     library.multiply(
-        at.of(x, dtype, "the input", by_strides=True),
+        x.data_ptr(),
         x.stride(0),
         k,
-        at.of(packed, dtype, "the packed weight"),
+        packed.data_ptr(),
         m,
-        at.of(out, dtype, "the product"),
+        out.data_ptr(),
         m,
         num_rows,
         _num_threads(num_rows * k * m),
@@ -137,20 +132,20 @@ def sum_products(left: Tensor, x: Tensor, sums: Tensor | None = None) -> Tensor:
         EngineError: if one of them has no memory that native code can read.
         MemoryError: if there is no memory for the sums.
     """
-    left, x = _with_rows(left), _with_rows(x)
-    dtype, (num_rows, m), k = left.dtype, left.shape, x.shape[1]
-    total, at = left.new_empty(m, k), Addresses()
-    is_done = load(dtype).sum_products(
-        at.of(left, dtype, "the gradient", by_strides=True),
+    left, x = _with_rows(left, "the gradient"), _with_rows(x, "the input")
+    (num_rows, m), k = left.shape, x.shape[1]
+    total = left.new_empty(m, k)
+    is_done = load(left.dtype).sum_products(
+        left.data_ptr(),
         left.stride(0),
         m,
-        at.of(x, dtype, "the input", by_strides=True),
+        x.data_ptr(),
         None,
         x.stride(0),
         1,
         k,
-        at.of(total, dtype, "the product"),
-        None if sums is None else at.of(sums, dtype, "the sums"),
+        total.data_ptr(),
+        None if sums is None else sums.data_ptr(),
         num_rows,
         _num_threads(num_rows * k * m),
     )
@@ -159,10 +154,9 @@ def sum_products(left: Tensor, x: Tensor, sums: Tensor | None = None) -> Tensor:
     return total
 
 
-def _with_rows(x: Tensor) -> Tensor:
+def _with_rows(x: Tensor, what: str) -> Tensor:
     """The same numbers, with those of each row one after the other."""
-    x = x.resolve_neg()
-    return x if x.stride(1) == 1 else x.contiguous()
+    return readable(x if x.stride(1) == 1 else x.contiguous(), x.dtype, what, by_strides=True)
 
 
 def _num_threads(num_multiplications: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -206,11 +208,10 @@ class PassSchedule:
     def _child_rows(self) -> dict[int, Tensor]:
         return self.split_edges(self.child_row)
 
-    @kept_property
-    def group_table(self) -> Tensor:
-        """[num_groups, 5] the groups, on the CPU, for native code."""
-        table = torch.tensor(self.groups, dtype=torch.int64, device="cpu")
-        return table.view(-1, len(Group._fields))
+    @cached_property
+    def group_table(self) -> array[int]:
+        """[num_groups, 5] the groups, for native code."""
+        return array("q", chain.from_iterable(self.groups))
 
     def rows_of_type(self, op_type: int) -> Tensor:
         """[num_rows_of_type] the rows of a type, in node order."""

@@ -224,13 +224,9 @@ def without_last(tensor: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("replace", [as_int32, without_last])
-@pytest.mark.parametrize(
-    "name", ["child_ptr", "child_row", "reader_ptr", "reader_edge", "reader", "group_table"]
-)
+@pytest.mark.parametrize("name", ["child_ptr", "child_row", "reader_ptr", "reader_edge", "reader"])
 def test_tensors_of_a_plan_of_another_kind_are_refused(name, replace):
     problem = Problem("up")
-    if name == "group_table" and replace is without_last:
-        pytest.skip("groups are counted apart")
     tensor = getattr(problem.batch.schedule.passes[0], name)
     tensor.data = replace(tensor)
     with pytest.raises(EngineError, match=r"int32 on cpu, but native|numbers, but native code"):

@@ -32,11 +32,10 @@ class CompiledBackward:
     ) -> None:
         self._pass, self._plan = run, run.plan
         self._memory = run.memory(tensors, is_backward=True)
-        # Hooks of saved tensors may have given them another layout.
-        run.place_states(self._memory, [state.contiguous() for state in states])
+        run.place_states(self._memory, [self._memory.take(own, "a state") for own in states])
         for (op_type, key), tensor in kept.items():
             own = self._memory.shared if op_type is None else self._memory.own[op_type]
-            own[key] = tensor.contiguous()
+            own[key] = self._memory.take(tensor, key)
         run.place_upstream(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:

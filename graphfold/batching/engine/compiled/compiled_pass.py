@@ -5,7 +5,7 @@ What is computed is said by the programs of the cells; in which order, by the pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import memset
 from typing import TypeAlias
 
@@ -130,19 +130,28 @@ class CompiledPass:
             own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
             cell = None if op_type is None else self.cells.get(op_type)
             is_read = cell is None or key[0] != "constant" or key in cell.read_constants
-            own[key] = tensor.contiguous() if is_read else tensor  # weights are packed as they lie
-        for cell in self.cells.values():
-            if "child_count" in cell.reads_integers:
-                memory.shared["child_count", ""] = self.plan.child_counts
-            if "is_self" in cell.reads_integers:
-                memory.shared["is_self", ""] = self.plan.self_loops
-            if "position" in cell.reads_integers:
-                memory.shared["position", ""] = self.plan.child_positions
-        if self.plan.previous_row is not None:
-            memory.shared["previous_row", ""] = self.plan.previous_row
-        if self.kind is not None:
-            memory.shared["kind", ""] = self.kind
+            # Programs read no other dtype, and pack weights as these lie.
+            is_of_pass = tensor.dtype is self.dtype
+            own[key] = memory.take(tensor, key, by_strides=not is_read) if is_of_pass else tensor
+        for name, integers in self._integers():
+            size = self.plan.num_rows + 1 if name == "previous_row" else self.plan.num_edges
+            memory.shared[name, ""] = memory.take(integers, name, size)
         return memory
+
+    def _integers(self) -> Iterator[tuple[str, Tensor]]:
+        """Integers of the plan that programs read."""
+        plan, reads = self.plan, {name for c in self.cells.values() for name in c.reads_integers}
+        yield "child_row", plan.child_row
+        if "child_count" in reads:
+            yield "child_count", plan.child_counts
+        if "is_self" in reads:
+            yield "is_self", plan.self_loops
+        if "position" in reads:
+            yield "position", plan.child_positions
+        if plan.previous_row is not None:
+            yield "previous_row", plan.previous_row
+        if self.kind is not None:
+            yield "kind", self.kind
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""
@@ -200,7 +209,7 @@ class CompiledPass:
             if grad.is_sparse:
                 memory.place_sparse(name, grad)
             else:
-                memory.shared["upstream", name] = grad.contiguous()
+                memory.shared["upstream", name] = memory.take(grad, ("the gradient of", name))
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone.

@@ -87,7 +87,8 @@ class _CompiledRounds(CompiledPass):
             if grad is not None:
                 dense = grad.to_dense() if grad.is_sparse else grad
                 code = unrolled.code(unrolled.num_rounds, op_type)
-                memory.own[code]["upstream", name] = dense.to(self.dtype).contiguous()
+                dense = memory.take(dense.to(self.dtype), ("the gradient of", name))
+                memory.own[code]["upstream", name] = dense
                 # Rows are counted from the first of the pass, those of results from the first here.
                 first = unrolled.plan.types[code].start
                 memory.first_row[code, ("upstream", name)] = first
