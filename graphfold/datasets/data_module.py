@@ -366,6 +366,7 @@ class DataModule:
 
     def _split_settings(self) -> DataSettings:
         """The settings for a new split: by default, that which the user gives."""
+        self.source.check_read()
         settings, option = self.settings, self.source.divided_by
         check_parts_given(settings, option)
         if settings.split is not None:

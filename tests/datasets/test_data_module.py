@@ -20,6 +20,7 @@ from graphfold.dag.compare import difference
 from graphfold.datasets import data_module
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
+from graphfold.training.config.compose import compose
 
 
 @pytest.fixture
@@ -28,7 +29,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def module(path: Any, **settings: Any) -> DataModule:
-    folder = Path(next(iter(path.values())) if isinstance(path, dict) else path).parent
+    paths = [*path.values()] if isinstance(path, dict) else path
+    folder = Path(paths[0] if isinstance(paths, list) else paths).parent
     return DataModule(adapter=NAME, path=path, cache_dir=folder / "cache", **settings)
 
 
@@ -139,8 +141,36 @@ def test_files_for_the_parts(tmp_path: Path) -> None:
     assert data.encoded("test").strings("graph", "text") == lines[20:]
     assert data.encoded("test").place(0) == (paths["test"], 1)
     assert [file.num_records for file in data.files] == [10, 10, 10]
-    mixed = prepared(paths, split="random", fractions=(0.5, 0.25, 0.25))
+    mixed = prepared([*paths.values()], split="random", fractions=(0.5, 0.25, 0.25))
     assert sum(mixed.split.sizes().values()) == 30
+    for split in ("random", "kfold", "stratified"):
+        with pytest.raises(ConfigError, match=rf"data\.split={split} does not read it\. Set data"):
+            prepared(paths, split=split)
+    with pytest.raises(DataError, match="needs files for train, but the parts given are: val"):
+        prepared({part: paths[part] for part in ("val", "test")})
+
+
+@pytest.mark.parametrize("data", ["smiles", "table"])
+def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path: Path) -> None:
+    """Whatever the reader: the default of `data.split` in its file leaves the parts alone."""
+    sizes = {"train": 6, "val": 2, "test": 3}
+    rows = {part: [f"{'C' * (k + 1)},{k},{part}" for k in range(n)] for part, n in sizes.items()}
+    for part, lines in rows.items():
+        (tmp_path / f"{part}.csv").write_text("\n".join(["smiles,y,part", *lines, ""]))
+    every = ["smiles,y,part", *rows["test"], *rows["train"], *rows["val"], ""]
+    (tmp_path / "all.csv").write_text("\n".join(every))
+    words = [f"data={data}", "data.target_columns=[y]", f"data.cache_dir={tmp_path}/cache"]
+    if data == "table":
+        words += ["data.records=smiles", "data.record_column=smiles"]
+    files = ", ".join(f"{part}: {tmp_path}/{part}.csv" for part in sizes)
+    for given in (
+        [f"data.path={{{files}}}"],
+        [f"data.path={tmp_path}/all.csv", "data.split_column=part"],
+    ):
+        made = DataModule(**compose([*words, *given, "model=gcn"]).config.data)
+        made.prepare()
+        assert made.split.method == "given"
+        assert made.split.sizes() == sizes
 
 
 def test_a_corpus_of_ones_own_files(tmp_path: Path) -> None:

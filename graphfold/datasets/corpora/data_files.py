@@ -62,13 +62,6 @@ class DataSource:
                     f"{', '.join(PARTS)}."
                 )
         self._refuse_unknown_options()
-        if isinstance(self.path, Mapping):
-            remedy = "Give all records as a list of files"
-            column = self.spec.options.get("split_column")
-            refuse_unread("data.split_column", column, None, "a file for each part", remedy)
-        if self.corpus is None:
-            beside, remedy = f"data.adapter={self.adapter}", "Set data.corpus"
-            refuse_unread("data.variant", self.variant, None, beside, remedy)
         self.spec.make()
 
     @cached_property
@@ -82,6 +75,29 @@ class DataSource:
         if isinstance(self.path, Mapping):
             return "data.path"
         return "data.split_column" if self.options.get("split_column") else None
+
+    def check_read(self) -> None:
+        """Refuses options that are not read beside `path`, or without a corpus.
+
+        A run that is applied to other files has options of the corpus that it learnt from, so this
+        is for new runs alone.
+
+        Raises:
+            ConfigError: naming the first of them.
+        """
+        corpus = self._corpus()
+        if corpus is None:
+            beside, remedy = f"data.adapter={self.adapter}", "Set data.corpus"
+            refuse_unread("data.variant", self.variant, None, beside, remedy)
+        if isinstance(self.path, Mapping):
+            remedy = "Give all records as a list of files"
+            column = self.spec.options.get("split_column")
+            refuse_unread("data.split_column", column, None, "a file for each part", remedy)
+        if corpus is not None and corpus.maker is not None and self.path is not None:
+            options = parameters(_function(corpus.maker))
+            for key, value in self._maker_options(corpus.maker).items():
+                default, remedy = options[key].default, "Leave data.path out"
+                refuse_unread(f"data.{key}", value, default, "data.path", remedy)
 
     def files(self, root: Path, cache_dir: Path, every_variant: bool = False) -> list[DataFile]:
         """The files to read.
@@ -174,9 +190,6 @@ class DataSource:
                 key: Path() for key in ("cache_dir", "root") if key in parameters(make)
             }
             faults += option_faults(f"corpus {corpus.name}", make, {**places, **own})
-            for key, value in own.items() if self.path is not None else ():
-                default = parameters(make)[key].default
-                refuse_unread(f"data.{key}", value, default, "data.path", "Leave data.path out")
             known += [key for key in parameters(make) if key not in places]
         faults += [
             f"data has no option '{key}'.{did_you_mean(key, [*known, *self.siblings])} With the "
