@@ -49,6 +49,7 @@ from graphfold.training.config.stored_config import upgraded
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
+from graphfold.training.loop.callbacks import end_loggers, make_loggers
 from graphfold.training.loop.checks import (
     LOOKED_AT,
     check_measured,
@@ -58,7 +59,7 @@ from graphfold.training.loop.checks import (
     warn_of_leak,
 )
 from graphfold.training.loop.fitting import fit_network, fit_once
-from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.loop.loop import Callback, Logger, Loop
 from graphfold.training.process.launch import is_first
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
 from graphfold.training.process.quiet import printing_once
@@ -255,9 +256,9 @@ def start_run(
         if is_first():
             folder.create(config, begins_anew)
         print(f"training in {folder.path}", flush=True)
-        fit_members(decided, folder, data, callbacks, first=first)
+        loggers = fit_members(decided, folder, data, callbacks, first=first)
         vouched = named_packages(config.mapping) if trusted is None else trusted
-        return finish(config, folder, data, vouched)
+        return finish(config, folder, data, vouched, loggers)
 
 
 def resume_run(
@@ -308,8 +309,8 @@ def resume_run(
             folder.write_config(config)
         # The same metric as before, whatever this version would choose.
         config = config.changed({"monitor": begun[0].config.get("monitor")})
-        fit_members(decide(config, data), folder, data, callbacks, more_epochs=more)
-        return finish(config, folder, data, trusted)
+        loggers = fit_members(decide(config, data), folder, data, callbacks, more_epochs=more)
+        return finish(config, folder, data, trusted, loggers)
 
 
 def fit_members(
@@ -319,7 +320,7 @@ def fit_members(
     callbacks: Sequence[Callback] = (),
     more_epochs: bool = False,
     first: Loop | None = None,
-) -> None:
+) -> Sequence[Logger]:
     """Trains the model of a run, or the members of an ensemble one after another and joins them.
 
     Each has its own initial weights, order of records, and best epoch. One that has a last.ckpt
@@ -332,8 +333,11 @@ def fit_members(
         callbacks: called after those of the config.
         more_epochs: whether members that had stopped are to go on.
         first: the loop of the first member of a run that begins.
+
+    Returns:
+        The loggers of the run, which wait for its scores; none if nothing was left to train.
     """
-    members = folder.members(config.ensemble)
+    members, loggers = folder.members(config.ensemble), list[Logger]()
     with joined(config.trainer):
         for number, files in enumerate(members):
             name = (
@@ -364,8 +368,13 @@ def fit_members(
                 fit_network(own, loop, data, files, common, resume)
             elif is_first():
                 fit_once(own, loop.model, loop, data, files, common)
+            loggers = list(loop.loggers) if is_first() else []
+            if len(members) > 1:
+                end_loggers(loggers)
     if len(members) > 1 and is_first():
         join_members(folder, members)
+        return make_loggers(config.logger, config.mapping, folder.path)
+    return loggers
 
 
 def begin_member(
@@ -403,14 +412,41 @@ def make_loop(
 
 
 def finish(
-    config: TrainingConfig, folder: RunFolder, data: DataModule, trusted: Collection[str]
+    config: TrainingConfig,
+    folder: RunFolder,
+    data: DataModule,
+    trusted: Collection[str],
+    loggers: Sequence[Logger] = (),
 ) -> Metrics:
     """Calibrates and scores the best checkpoint; writes metrics, predictions, split and report.
 
     One process does: of several the first, the others return nothing.
+
+    Args:
+        config: of the run.
+        folder: of the run.
+        data: of the run, prepared.
+        trusted: third-party packages that may be imported.
+        loggers: get the scores of the test part, and are finalized.
     """
     if not is_first():
         return {}
+    try:
+        metrics = _finish(config, folder, data, trusted, loggers)
+    except BaseException:
+        end_loggers(loggers, "failed")
+        raise
+    end_loggers(loggers)
+    return metrics
+
+
+def _finish(
+    config: TrainingConfig,
+    folder: RunFolder,
+    data: DataModule,
+    trusted: Collection[str],
+    loggers: Sequence[Logger],
+) -> Metrics:
     from graphfold.reports.report import write_report  # matplotlib takes a third of the start
 
     with deterministic_algorithms(config.deterministic):
@@ -428,6 +464,9 @@ def finish(
     write_split(folder.split, data)
     write_predictions(folder.predictions, data, trained.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
+    scores = {k: float(v) for k, v in metrics.items() if k.startswith("test/") and v is not None}
+    for logger in loggers if scores else ():
+        logger.log_metrics(scores, int(history[-1]["step"] or 0))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     missed = missed_coverage(trained.calibration, rows, data.split.method in AT_RANDOM)
     write_report(folder, trained, data, rows, metrics, history, missed)

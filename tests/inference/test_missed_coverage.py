@@ -88,11 +88,8 @@ def test_of_many_targets_one_may_miss_by_chance() -> None:
         covered = next(n for n in range(101) if coverage_chance(n, 100, 100, 0.9) > 5e-4)
         y[100:] = torch.where(torch.arange(100) < covered, 0.0, 99.0).unsqueeze(1)
         y[100:, 1:] = 0.0
-        said.append(
-            missed_coverage(
-                fitted, {"test": rows(fitted(Predicted(torch.zeros(100, count))), y[100:])}
-            )
-        )
+        new = fitted(Predicted(torch.zeros(100, count)))
+        said.append(missed_coverage(fitted, {"test": rows(new, y[100:])}))
     assert [len(sentences) for sentences in said] == [1, 0]
 
 

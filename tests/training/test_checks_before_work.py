@@ -77,7 +77,7 @@ CASES = {
     ),
     "a number without a logarithm in the test part": ([*COSTS], "a target of cost is 0, but"),
     "a list of widths": (
-        ["+model.head.hidden_size=[300,300]"], "model.head.hidden_size is [300, 300], but it must be a",
+        ["+model.head.hidden_size=[300,300]"], "model.head.hidden_size is [300, 300], but",
     ),
     "a word for a probability": (["+model.head.dropout=much"], "dropout"),
     "a metric": (["metrics=[own_parts.no_number]"], "no number"),

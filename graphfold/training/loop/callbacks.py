@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -383,6 +383,12 @@ class TensorBoardLogger:
         """Closes the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+def end_loggers(loggers: Iterable[Logger], status: str = "success") -> None:
+    """Finalizes loggers."""
+    for logger in loggers:
+        logger.finalize(status)
 
 
 def make_loggers(

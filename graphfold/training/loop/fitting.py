@@ -13,9 +13,14 @@ from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, first
 from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import describe_policy
-from graphfold.training.loop.callbacks import ProgressLine, make_loggers
+from graphfold.training.loop.callbacks import (
+    ProgressLine,
+    end_loggers,
+    make_loggers,
+)
 from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.loop.loop import Loop, refuse_nan
+from graphfold.training.process.launch import launch
 from graphfold.training.process.process import (
     deterministic_algorithms,
     ending_by_sigterm,
@@ -39,6 +44,8 @@ def fit_network(
 ) -> None:
     """Trains until the last epoch or early stopping, in one process or several; leaves files.
 
+    The loggers of the loop stay open.
+
     Args:
         config: of the run.
         loop: what trains, with a fresh model.
@@ -51,10 +58,14 @@ def fit_network(
         KeyboardInterrupt: on Ctrl-C or SIGTERM; last.ckpt is that of the last whole epoch.
     """
     count = num_processes(loop.trainer)
+    is_copied = count > 1 and launch() is None
     for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
         data.loader(part, loop.model.passes, "depth", world_size=count)
     with ending_by_sigterm():
-        run_in_processes(loop.trainer, _fit_in_process, config, loop, data, files, common, resume)
+        arguments = config, loop, data, files, common, resume
+        run_in_processes(loop.trainer, _fit_in_process, *arguments, is_copied)
+    if is_copied:  # the loggers of its process have ended with it
+        loop.loggers = make_loggers(config.logger, common.config, files.path)
 
 
 def _fit_in_process(
@@ -65,8 +76,9 @@ def _fit_in_process(
     files: RunFolder,
     common: Checkpoint,
     resume: bool,
+    is_copied: bool,
 ) -> None:
-    """Trains in one of the processes of a training."""
+    """Trains in one of the processes of a training, whose loop may be a copy."""
     kept = BestAndLast(files, common, loop.monitor, loop.mode)
     # First the files of an epoch, then its line, then who asks for either.
     loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
@@ -97,6 +109,8 @@ def _fit_in_process(
             kept.take_up(loop)
         with deterministic_algorithms(config.deterministic):
             loop.fit(batches["train"], batches["val"])
+        if is_copied and loop.is_first:
+            end_loggers(loop.loggers)
     except (GraphfoldError, MemoryError):
         raise
     except Exception as error:  # of a damaged file any part may fail in any way
@@ -164,9 +178,9 @@ def fit_once(
     }
     for path, more in ((files.best, {}), (files.last, progress)):
         write_checkpoint(path, common, model.state_dict(), {"epoch": 0, **more})
-    for logger in make_loggers(config.logger, common.config, files.path):
-        logger.log_metrics({k: v for k, v in metrics.items() if v is not None}, 1)
-        logger.finalize("success")
+    loop.loggers = make_loggers(config.logger, common.config, files.path)
+    loop.step = 1
+    loop.log(metrics)
     shown = ", ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k == loop.monitor and v)
     print(f"fitted {type(model).__name__}  {shown}".rstrip(), flush=True)
 

@@ -140,7 +140,8 @@ class Loop:
         stages: what is frozen when; None for one stage in which nothing is.
         lr_factors: part of the model -> factor of its learning rate.
         callbacks: called in this order.
-        loggers: get the metrics of every epoch, from one process.
+        loggers: get the metrics of every epoch, from one process; who made them finalizes them, but
+            after an error.
 
     Attributes:
         epoch: the number of this epoch, from 0 on.
@@ -237,7 +238,6 @@ class Loop:
         Raises:
             DivergenceError: at a loss that cannot be.
         """
-        status = "failed"
         try:
             with torch.autograd.set_detect_anomaly(self.trainer.detect_anomaly):
                 self.call("on_fit_start")
@@ -248,14 +248,12 @@ class Loop:
                     self._end_epoch()
                     self.epoch += 1
                 self.call("on_fit_end")
-            status = "success"
         except BaseException as error:
             for callback in self.callbacks:
                 callback.on_exception(self, error)
-            raise
-        finally:
             for logger in self.loggers if self.is_first else ():
-                logger.finalize(status)
+                logger.finalize("failed")
+            raise
 
     def train_epoch(self, batches: GraphLoader) -> None:
         """Goes over the training part once."""

@@ -8,12 +8,15 @@ import math
 import sqlite3
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from processes import START_METHOD
+from torch.multiprocessing import start_processes
 from training.one_step import new_loop
 from training.tiny_runs import listops, read_json, run, train, write_corpora
 
@@ -248,7 +251,9 @@ def test_ones_own_logger_and_the_rates(tmp_path: Path) -> None:
         "optimizer.lr=0.25",
     ]
     folder = train(tmp_path / "run", *listops(*words))
-    lr, first, epoch, *_, status = (folder / "notes.txt").read_text().splitlines()
+    lr, first, epoch, *_, scores, status = (folder / "notes.txt").read_text().splitlines()
+    assert scores.startswith("10 test/accuracy test/")
+    assert "val/" not in scores
     assert lr == "lr 0.25"
     assert first == "0 epoch lr-Adam"
     assert epoch.startswith("5 epoch train/loss val/accuracy")
@@ -262,11 +267,29 @@ def test_tensorboard_has_the_metrics_of_every_epoch(tmp_path: Path) -> None:
     assert run("train", *listops(), *words) == 0
     board = events.EventAccumulator(str(folder / "tensorboard"))
     board.Reload()
+    metrics = read_json(folder / "metrics.json")
+    (scored,) = board.Scalars("test/accuracy")
+    assert (scored.step, scored.value) == (10, pytest.approx(metrics["test/accuracy"]))
     losses = board.Scalars("val/loss")
     assert [event.step for event in losses] == [5, 10]
     with (folder / "metrics.csv").open() as file:
         rows = [float(row["val/loss"]) for row in csv.DictReader(file)]
     assert [event.value for event in losses] == pytest.approx(rows, rel=1e-6)
+
+
+@pytest.mark.parametrize("more", [["ensemble=2"], ["trainer.devices=2"]])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_scores_reach_the_loggers_of_members_and_processes(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked = partial(start_processes, start_method=START_METHOD)
+    monkeypatch.setattr("graphfold.training.process.ranks.start_processes", forked)
+    own = "+logger.own={_target_: training.loop.test_callbacks.Notes, _partial_: true}"
+    folder = train(tmp_path / "run", *listops(own, *more))
+    notes = [(file.parent, file.read_text().splitlines()) for file in folder.rglob("notes.txt")]
+    assert all(lines[-1] == "success" for _, lines in notes)
+    scored = [place for place, lines in notes if any("test/accuracy" in line for line in lines)]
+    assert scored == [folder]
 
 
 def test_fewer_batches_for_a_quick_try(tmp_path: Path) -> None:
