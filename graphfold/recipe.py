@@ -464,9 +464,9 @@ def _finish(
     write_split(folder.split, data)
     write_predictions(folder.predictions, data, trained.head, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
-    scores = {k: float(v) for k, v in metrics.items() if k.startswith("test/") and v is not None}
-    for logger in loggers if scores else ():
-        logger.log_metrics(scores, int(history[-1]["step"] or 0))
+    tested = {k: v for k, v in metrics.items() if k.startswith("test/") and v is not None}
+    for logger in loggers if tested else ():
+        logger.log_metrics(tested, int(history[-1]["step"] or 0))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
     missed = missed_coverage(trained.calibration, rows, data.split.method in AT_RANDOM)
     write_report(folder, trained, data, rows, metrics, history, missed)
