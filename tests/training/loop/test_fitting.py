@@ -121,7 +121,8 @@ def test_what_only_networks_have(
 def test_trees_without_numbers_say_what_to_set(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = overrides(table, "data.descriptors=[]", f"hydra.run.dir={tmp_path}/run")
+    none = ["data.descriptors=[]", "data.fingerprint_size=2048"]
+    words = overrides(table, *none, f"hydra.run.dir={tmp_path}/run")
     assert run("train", *words, f"data.cache_dir={tmp_path}") == 2
     assert "Set data.descriptors=[morgan] or [rdkit2d,morgan]" in capsys.readouterr().err
 
