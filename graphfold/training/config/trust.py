@@ -54,6 +54,14 @@ REGISTERED_LOGGERS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 }
 _OWN_STORE = "sqlite:///mlflow.db"
 
+#: The keys beside targets whose values are names of parts -> what those are.
+_KINDS = {
+    "metrics": "a metric",
+    "data.adapter": "an adapter",
+    "data.features": "a feature set",
+    "data.split": "a split",
+}
+
 #: The parts of a config that scoring and prediction build, and those that training builds.
 APPLIED = ("model",)
 TRAINED = ("model", "optimizer", "lr_scheduler", "trainer", "callbacks", "logger")
@@ -78,7 +86,8 @@ def refuse_untrusted(
     for place, path in _foreign_names(config):
         is_used = place != "data.split" or "trainer" in parts  # the parts are stored with the run
         if is_used and not _is_within(path, trusted):
-            raise _refusal(place, path, "is not part of graphfold")
+            kind = f"{_KINDS[place]} of the package '{package_of(path)}'"
+            raise _refusal(place, path, f", {kind} that is not registered")
 
 
 def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") -> None:
@@ -94,7 +103,7 @@ def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") ->
         is_ours = path == AUTO or _is_registered(path)
         is_ours |= where.startswith("logger.") and _is_registered_logger(item)
         if not is_ours and not _is_within(path, trusted):
-            raise _refusal(where, path, "is not one of graphfold's registered classes")
+            raise _refusal(where, path, ", which is not one of graphfold's registered classes")
 
 
 def _refusal(place: str, path: str, fault: str) -> CheckpointError:
@@ -102,7 +111,7 @@ def _refusal(place: str, path: str, fault: str) -> CheckpointError:
     remedy = f"If you trust the package '{package}', add --trust {package}."
     if not package.isidentifier():
         remedy = "Name a class as package.module.name, which --trust PACKAGE allows."
-    message = f"{place} names '{path}', which {fault}. {remedy}"
+    message = f"{place} names '{path}'{fault}. {remedy}"
     return CheckpointError(message, target=path, package=package)
 
 
