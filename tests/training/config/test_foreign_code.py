@@ -44,6 +44,7 @@ def _planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (folder / f"{EVIL}.py").write_text("class Thing:\n    def __init__(self, *a, **k): pass\n")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.chdir(folder)
+    sys.modules.pop(EVIL, None)  # other tests trust a module of that name
     yield
     imported = sys.modules.pop(EVIL, None)
     assert imported is None, "a stranger's module was imported"
