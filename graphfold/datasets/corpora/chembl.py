@@ -60,7 +60,7 @@ def _joined(molecules: Path, activities: Path) -> Iterator[tuple[str, str, str]]
     table = open_table(activities)
     name, value = table.find(["Name", "Act"], "another version of rdkit")
     measured = {row.cells[name]: row.cells[value] for row in table.rows()}
-    for line, (smiles, compound), *_ in open_table(molecules).rows():
+    for line, (smiles, compound), _ in open_table(molecules).rows():
         if compound not in measured:
             raise DataError(
                 f"{molecules}:{line}: compound {compound} has no activity in {activities.name}. "

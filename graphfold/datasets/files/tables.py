@@ -117,12 +117,20 @@ class Row(NamedTuple):
         cells: one text for each column, as it stands in the file. A row of another length is cut
             or filled with empty cells, and has a fault.
         fault: what is wrong with the form of the row, without a full stop; None if nothing is.
-        molecule: the molecule of RDKit, of a file that has the structures themselves.
     """
 
     line: int
     cells: tuple[str, ...]
     fault: str | None = None
+
+
+class StructureRow(Row):
+    """A row of a file of structures, such as SDF; its SMILES may number the atoms otherwise.
+
+    Attributes:
+        molecule: the structure as a molecule of RDKit; None if it cannot be read.
+    """
+
     molecule: Any = None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rdkit import Chem
 
 from graphfold.datasets.files.record_limit import RecordLimit
-from graphfold.datasets.files.tables import Row, Table
+from graphfold.datasets.files.tables import Row, StructureRow, Table
 from graphfold.datasets.files.text_files import Line, scan_lines
 from graphfold.datasets.molecules.molecule import read_mol_block, silence, write_molecule
 from graphfold.errors import RecordError
@@ -65,7 +65,9 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
             [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
             fault = fault or f"the record has the property '{twice}' twice"
         cells = (smiles, lines[0].text.strip(), *(values.get(name, "") for name in names))
-        yield Row(lines[0].number, cells, fault, molecule)
+        row = StructureRow(lines[0].number, cells, fault)
+        row.molecule = molecule
+        yield row
 
 
 def _read(block: str) -> Chem.Mol:

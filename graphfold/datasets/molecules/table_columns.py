@@ -24,7 +24,7 @@ from graphfold.datasets.files.table_columns import (
     inferred_classes,
     listed,
 )
-from graphfold.datasets.files.tables import PART, Table, read_part
+from graphfold.datasets.files.tables import PART, StructureRow, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
 
 #: A bond with a target, as a node: its inputs are its two atoms. It has no features, and no cell
@@ -183,7 +183,8 @@ class RecordColumns:
         part = None
         if self.split is not None:
             (part,) = table.find([self.split], "data.split_column")
-        for line, cells, fault, molecule in table.rows():
+        for item in table.rows():
+            line, cells, fault = item
             row = RecordRow(
                 cells[text],
                 tuple(cells[index] for index in targets),
@@ -191,7 +192,7 @@ class RecordColumns:
                 tuple(cells[index] for index in inputs),
                 None if part is None else cells[part],
                 tuple(cells[index] for index in list_targets),
-                molecule,
+                item.molecule if isinstance(item, StructureRow) else None,
             )
             yield Record(line, row, columns=table.columns, cells=cells)
 
