@@ -17,7 +17,9 @@ def test_every_option_has_a_row() -> None:
     assert sorted([*unread.READ, *unread.UNREAD]) == unread.options()
 
 
-@pytest.mark.parametrize("row", [pytest.param(r, id=name) for name, r in unread.UNREAD.items()])
+@pytest.mark.parametrize(
+    "row", [pytest.param(r, id=name) for name, r in sorted(unread.UNREAD.items())]
+)
 def test_an_option_that_is_not_read_is_refused(row: unread.Unread, lab: Lab) -> None:
     if row.words:
         base, *overrides = row.words
