@@ -41,6 +41,7 @@ from torch.utils.checkpoint import checkpoint
 import graphfold
 from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
 from graphfold.batching.engine.compiled import choice
+from graphfold.batching.native import library
 from graphfold.errors import EngineError, GraphfoldError, ShapeError
 
 NAMES = ("h", "c", "m")
@@ -522,17 +523,19 @@ def test_compiling_leaves_the_random_numbers_of_other_threads_alone():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_that_is_forked_while_a_thread_compiles_runs():
+@pytest.mark.parametrize("module", [choice, library])
+def test_a_child_that_is_forked_while_a_thread_compiles_runs(module):
     problem = Problem("up")
     holds, is_over = threading.Event(), threading.Event()
 
     def compile_for_long() -> None:
-        with choice._COMPILING:
+        with module._COMPILING:
             holds.set()
             is_over.wait()
 
     def run() -> None:
         problem.network.recompile()
+        library.load.cache_clear()
         queue.put([tensor.tolist() for tensor in step(problem.network, problem.batch, problem.x)])
 
     context = multiprocessing.get_context("fork")
