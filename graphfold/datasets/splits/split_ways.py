@@ -26,7 +26,7 @@ NONE = "none"
 
 
 def molecule_groups(dag: TypedDAG) -> list[int]:
-    """Records of the same molecule: the number of the first record that holds it."""
+    """Records of the same molecule, by its canonical SMILES."""
     first: dict[str, int] = {}
     return [first.setdefault(key, record) for record, key in enumerate(canonical_keys(dag))]
 
