@@ -32,7 +32,8 @@ class Cell(nn.Module, ABC):
     Attributes:
         fields: what a node stores, name -> width.
         arity: the number of children, or None for any number.
-        reads: the fields that it reads from its children; by default its own fields.
+        reads: the fields that it reads from its children; by default its own fields. Every child
+            must have them. A field that it does not list is zero for children of types without it.
     """
 
     fields: Mapping[str, int]
@@ -104,6 +105,9 @@ class Cell(nn.Module, ABC):
     def initial(self, x: Any) -> State:
         """The fields before the first round; only rounds of message passing call it.
 
+        Of the type's cells it is that of the first round which is called, if no earlier pass gave
+        all of its fields; what an earlier pass gave counts more.
+
         Shape:
             x: what `before` returned, [num_nodes_of_type, ...]
             returns: field -> [num_nodes_of_type, width]
@@ -146,7 +150,8 @@ class Cell(nn.Module, ABC):
 
     def _describe_inputs(self, x: NodeInput, children: Children) -> str:
         inputs = {"x": x} if isinstance(x, Tensor) else {f"x['{n}']": part for n, part in x.items()}
-        inputs |= {f"children's {name}": children.rows(name) for name in self.read_fields}
+        fields = [name for name in self.read_fields if name in children.readable.children]
+        inputs |= {f"children's {name}": children.rows(name) for name in fields}
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in inputs.items())
         return f", called with a group of {children.group_size}: {shapes}"
 

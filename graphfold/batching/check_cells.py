@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
 from graphfold.batching.cell import Cell
 from graphfold.batching.check_states import describe, place_of
+from graphfold.batching.engine.field_sources import FieldSources
 from graphfold.batching.scheduling.passes import Pass, Up
 from graphfold.batching.scheduling.schedule import PassSchedule
 from graphfold.dag import Schema
@@ -113,14 +114,14 @@ def _check_signature(cell: Cell, method: str, arguments: Sequence[str]) -> None:
 
 
 def check_cells(
-    schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[int, Cell]]
+    schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[int, Sequence[Cell]]]
 ) -> dict[str, int]:
     """Checks what is known before there is data.
 
     Args:
         schema: the schema of the graphs.
         passes: the passes.
-        cells: for each pass, op type -> cell.
+        cells: for each pass, op type -> its cells: one, or one for each round.
 
     Returns:
         The width of every field.
@@ -135,12 +136,13 @@ def check_cells(
     for item, by_type in zip(passes, cells, strict=True):
         if item.relation is not None:
             schema.relation(item.relation)
-        for op_type, cell in by_type.items():
+        pairs = [(op_type, cell) for op_type, own in by_type.items() for cell in own]
+        for op_type, cell in pairs:
             has.setdefault(op_type, set()).update(cell.fields)
             _check_widths(cell, widths)
             _check_arity(schema, item, op_type, cell)
         if _reads_inputs(item):
-            for op_type, cell in by_type.items():
+            for op_type, cell in pairs:
                 for name in schema.types[op_type].inputs or ():
                     read = schema.type_index(name)
                     if read in has:
@@ -148,29 +150,22 @@ def check_cells(
     return widths
 
 
-def check_reads(
-    schema: Schema,
-    plan: PassSchedule,
-    cells: Mapping[int, Cell],
-    has: Mapping[str, Collection[int]],
-) -> None:
-    """Checks that every field a cell reads exists in the types that it reads in this batch.
+def check_reads(schema: Schema, plan: PassSchedule, sources: FieldSources) -> None:
+    """Checks that every field in `Cell.reads` exists in the types that are read in this batch.
 
     Args:
         schema: the schema of the graphs.
         plan: the plan of the pass, which knows who reads whom.
-        cells: op type -> cell.
-        has: field -> op types that have it from earlier passes.
+        sources: of the fields in the pass.
 
     Raises:
         SchemaError: if a field is absent.
     """
-    for reader, read in plan.read_types:
-        if reader in cells:
-            fields = cells[read].fields if read in cells else {}
-            if not {*cells[reader].read_fields} <= fields.keys():
-                given = [name for name, types in has.items() if read in types]
-                _require_fields(schema, cells[reader], read, [*fields, *given])
+    for number, cells in enumerate(sources.cells_by_round):
+        fields = sources.of_children(number)
+        for reader, read in plan.read_types:
+            if reader in cells:
+                _require_fields(schema, cells[reader], read, fields.get(read, frozenset()))
 
 
 def _check_widths(cell: Cell, widths: dict[str, int]) -> None:

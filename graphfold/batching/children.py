@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.kernels import segment
 from graphfold.batching.kernels.segment import NATIVE, Kernel
-from graphfold.errors import ShapeError
+from graphfold.errors import SchemaError, ShapeError, did_you_mean
+
+
+class Readable(NamedTuple):
+    """The fields that a cell can read; see `FieldSources`.
+
+    Args:
+        previous: the fields that the nodes have before they run.
+        children: the fields that some type has when the nodes run.
+    """
+
+    previous: frozenset[str]
+    children: frozenset[str]
+
+    def check_previous(self, field: str) -> None:
+        """Raises SchemaError if the nodes do not have a field before they run."""
+        if field not in self.previous:
+            raise SchemaError(
+                f"children.previous('{field}') reads a field that no earlier pass gives the nodes."
+                f"{did_you_mean(field, self.previous)} Add a pass that computes it, or correct the "
+                "name."
+            )
 
 
 class StateReader(ABC):
@@ -49,6 +71,10 @@ class StateReader(ABC):
     def is_self(self) -> Tensor:
         """[num_child_edges] 1 where the child is the node itself, else 0."""
 
+    @abstractmethod
+    def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
+        """The error of a field that no child has, among these names; it names the cell."""
+
     def count(self) -> Tensor:
         """[group_size] how many children each node has."""
         return self.ptr[1:] - self.ptr[:-1]
@@ -69,6 +95,7 @@ class Children:
         arity: the number of children of every node, or None if it differs.
         edge: columns of the edges, name -> [num_child_edges, ...].
         shared: tensors that every node may read, by name.
+        readable: the fields that can be read.
         kernel: what computes the reductions.
     """
 
@@ -79,9 +106,11 @@ class Children:
         arity: int | None,
         edge: Mapping[str, Tensor],
         shared: Mapping[str, Tensor],
+        readable: Readable,
         kernel: Kernel = NATIVE,
     ) -> None:
         self._reader = reader
+        self.readable = readable
         self._kernel = kernel
         self.group_size = group_size
         self.arity = arity
@@ -118,8 +147,14 @@ class Children:
         """[num_child_edges] the place of each child among its node's children, from 0 on."""
         return self._reader.position()
 
+    def _check(self, field: str) -> None:
+        """Raises SchemaError if no type has a field."""
+        if field not in self.readable.children:
+            raise self._reader.unknown_field(field, self.readable.children)
+
     def rows(self, field: str) -> Tensor:
         """[num_child_edges, width] the child's state on every edge."""
+        self._check(field)
         return self._reader.rows(field)
 
     def stack(self, field: str) -> Tensor:
@@ -133,11 +168,20 @@ class Children:
                 f"stack('{field}') needs a fixed number of children, but this type has any number. "
                 "Use rows, sum, mean, max or attend."
             )
+        self._check(field)
         return self._reader.stack(field, self.group_size, self.arity)
 
     def previous(self, field: str) -> Tensor:
-        """[group_size, width] the nodes' own state before this pass or round; a copy."""
-        return self._reader.previous(field).clone()
+        """[group_size, width] the nodes' own state before this pass or round; a copy.
+
+        Raises:
+            SchemaError: if the nodes do not have the field before this pass or round.
+        """
+        return self._previous(field).clone()
+
+    def _previous(self, field: str) -> Tensor:
+        self.readable.check_previous(field)
+        return self._reader.previous(field)
 
     def sum(
         self,
@@ -159,6 +203,7 @@ class Children:
             ShapeError: if `own` is given, but no field.
         """
         if isinstance(field, str):
+            self._check(field)
             return self._add_own(self._reader.sum(field, weight), field, own)
         if own is not None:
             raise ShapeError("sum(values, own=...) has no own state to add. Name a field.")
@@ -169,8 +214,8 @@ class Children:
         if own is None:
             return total
         if isinstance(own, Tensor):
-            return torch.addcmul(total, self._reader.previous(field), own.unsqueeze(1))
-        return torch.add(total, self._reader.previous(field), alpha=own)
+            return torch.addcmul(total, self._previous(field), own.unsqueeze(1))
+        return torch.add(total, self._previous(field), alpha=own)
 
     def mean(self, field: str | Tensor) -> Tensor:
         """[group_size, width] means over children."""
@@ -178,7 +223,7 @@ class Children:
 
     def max(self, field: str | Tensor) -> Tensor:
         """[group_size, width] elementwise maxima over children."""
-        rows = self._reader.rows(field) if isinstance(field, str) else field
+        rows = self.rows(field) if isinstance(field, str) else field
         return self._kernel.max(rows, self.ptr, self.parent)
 
     def softmax(self, score: Tensor) -> Tensor:
@@ -192,7 +237,7 @@ class Children:
         Shape:
             score: [num_child_edges] or [num_child_edges, 1]
         """
-        rows = self._reader.rows(field) if isinstance(field, str) else field
+        rows = self.rows(field) if isinstance(field, str) else field
         return self.sum(self.softmax(score.reshape(-1, 1)) * rows)
 
     def expand(self, values: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from graphfold.batching.check_cells import (
     check_types,
 )
 from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, forget_programs
+from graphfold.batching.engine.field_sources import FieldsByType, find_sources
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
@@ -59,9 +60,6 @@ class Network(nn.Module):
             float64, Triton on a CUDA device where it is installed, and torch elsewhere.
 
     Attributes:
-        execution: type name -> how its cell ran the last time: "compiled (native)", "compiled
-            (triton)", "compiled (torch)", or "as it is" and why.
-
     Raises:
         KindError: if these are no lists of passes and of mappings, or a cell is none.
         ConfigError: if passes, cells and schema do not fit together.
@@ -97,7 +95,7 @@ class Network(nn.Module):
         self.engine = engine
         self.kernel = kernel
         self.fuse, self.backend = fuse, backend
-        self.execution: dict[str, str] = {}
+        self._ran: list[dict[str, str]] = []  # for each pass, type name -> how its cell ran
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
@@ -105,9 +103,7 @@ class Network(nn.Module):
         )
         for name, cell in (pair for by_type in self.cells for pair in _each(by_type)):
             cell._types = tuple(dict.fromkeys((*cell._types, name)))
-        widths = check_cells(
-            schema, passes, [self._cells_by_round(i)[0] for i in range(len(passes))]
-        )
+        widths = check_cells(schema, passes, [*map(self._cells_of, range(len(passes)))])
         self._absent_widths = {name: _width(widths, name) for name in learned_absent}
         self.absent = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(w)) for name, w in self._absent_widths.items()}
@@ -157,20 +153,34 @@ class Network(nn.Module):
             kernel=self.kernel,
             fuse=self.fuse,
             backend=self.backend,
-            execution=self.execution,
         )
+        self._ran = inputs.ran
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
-        has: dict[str, frozenset[int]] = {}  # field -> types whose nodes have it by now
+        fields: FieldsByType = {}  # those that nodes have by now
         for index, item in enumerate(self.passes):
             cells_by_round = self._cells_by_round(
                 index, item.rounds if isinstance(item, Rounds) else 1
             )
-            check_reads(self.schema, batch.schedule.passes[index], cells_by_round[0], has)
-            run.step(index, item, cells_by_round)
-            for op_type, cell in cells_by_round[-1].items():
-                for name in (*cell.fields, *run.after(op_type, cell)):
-                    has[name] = has.get(name, frozenset()) | {op_type}
-        return run.result(has)
+            sources = find_sources(item, cells_by_round, fields)
+            check_reads(self.schema, batch.schedule.passes[index], sources)
+            run.step(index, item, sources)
+            new = {t: run.after(t, cell) for t, cell in cells_by_round[-1].items()}
+            fields = {t: own.union(new.get(t, ())) for t, own in sources.after.items()}
+        return run.result(fields)
+
+    @property
+    def execution(self) -> dict[str, str]:
+        """Type name -> how its cells ran in the last forward.
+
+        That is "compiled (native)", "compiled (triton)", "compiled (torch)", or "as it is" and why;
+        if it differs between passes, it is named for each. Types without nodes in the batch are
+        left out, and all types after engine="reference".
+        """
+        ways: dict[str, dict[str, str]] = {}  # type name -> pass -> how
+        for number, (item, ran) in enumerate(zip(self.passes, self._ran, strict=False), start=1):
+            for name, how in ran.items():
+                ways.setdefault(name, {})[f"pass {number} ({type(item).__name__})"] = how
+        return {name: _describe_ways(own) for name, own in ways.items()}
 
     def recompile(self) -> None:
         """Has all cells traced and tried again at their next call.
@@ -211,13 +221,14 @@ class Network(nn.Module):
         last time, and the number of its parameters.
         """
         lines = [f"Network(engine={self.engine}"]
-        for item, by_type in zip(self.passes, self.cells, strict=True):
+        for index, (item, by_type) in enumerate(zip(self.passes, self.cells, strict=True)):
+            ran = self._ran[index] if index < len(self._ran) else {}
             lines.append(f"  {item}")
             for name, cells in by_type.items():  # type: ignore[operator]
                 cell = cells[0]
                 fields = ", ".join(f"{field} [{width}]" for field, width in cell.fields.items())
                 count = f"{len(cells)} x " if len(cells) > 1 else ""
-                how = f", {self.execution[name]}" if name in self.execution else ""
+                how = f", {ran[name]}" if name in ran else ""
                 size = sum(parameter.numel() for parameter in cells.parameters())
                 size_text = f", {size:,} parameters" if size else ""
                 lines.append(
@@ -227,13 +238,17 @@ class Network(nn.Module):
 
     def _cells_by_round(self, index: int, num_rounds: int = 1) -> list[dict[int, Cell]]:
         """The cells of a pass by op type; of rounds, those of each."""
-        # Past the containers' own methods, which take five times as long; every pass asks.
-        by_name = self.cells._modules[str(index)]._modules
-        own = {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
+        own = self._cells_of(index)
         return [
             {op_type: cells[min(number, len(cells) - 1)] for op_type, cells in own.items()}
             for number in range(num_rounds)
         ]
+
+    def _cells_of(self, index: int) -> dict[int, list[Cell]]:
+        """The cells of a pass by op type: one, or one for each round."""
+        # Past the containers' own methods, which take five times as long; every pass asks.
+        by_name = self.cells._modules[str(index)]._modules
+        return {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
 
 
 def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
@@ -241,6 +256,17 @@ def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
     for name, cells in by_type.items():  # type: ignore[operator]
         for cell in cells:
             yield name, cell
+
+
+def _describe_ways(ways: Mapping[str, str]) -> str:
+    """How a cell ran, from how it ran in each pass; first those in which it ran as it is."""
+    if len({*ways.values()}) == 1:
+        return next(iter(ways.values()))
+    return "; ".join(f"{how} in {place}" for place, how in sorted(ways.items(), key=_is_compiled))
+
+
+def _is_compiled(way: tuple[str, str]) -> bool:
+    return way[1].startswith("compiled")
 
 
 def _as_list(cell: Cell | Sequence[Cell], item: Pass, name: str) -> nn.ModuleList:

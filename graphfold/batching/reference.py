@@ -7,7 +7,7 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor
 from graphfold._torch import outside_modes
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import as_mapping, check_state, unknown_field
-from graphfold.batching.children import Children, StateReader
+from graphfold.batching.children import Children, Readable, StateReader
+from graphfold.batching.engine.field_sources import FieldsByType, FieldSources, types_by_field
 from graphfold.batching.engine.pass_inputs import (
     as_many,
 )
@@ -26,6 +27,7 @@ from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import input_edges, longest_path
+from graphfold.errors import SchemaError
 
 NodeState = dict[str, Tensor]  # field -> [width]
 
@@ -39,10 +41,12 @@ class ReferenceRun:
         self.states: list[dict[str, Tensor]] = [{} for _ in range(inputs.batch.dag.num_nodes)]
         self.widths: dict[str, int] = {}
 
-    def step(self, index: int, item: Pass, cells_by_round: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `cells_by_round` are its cells, of rounds those of each."""
+    def step(self, index: int, item: Pass, sources: FieldSources) -> None:
+        """Runs a pass with the cells of `sources`."""
         columns = self.inputs.edge_columns(item)
-        for turn, cells in enumerate(cells_by_round):
+        for number, cells in enumerate(sources.cells_by_round):
+            for cell in cells.values():
+                self.widths |= cell.fields
             inputs = _PassInputs(
                 dag=self.batch.dag,
                 cells=cells,
@@ -61,11 +65,11 @@ class ReferenceRun:
                     for t, cell in cells.items()
                 },
                 shared=self.inputs.shared,
+                readable={t: sources.readable(t, number) for t in cells},
+                widths=self.widths,
             )
-            for cell in cells.values():
-                self.widths |= cell.fields
-            if isinstance(item, Rounds) and turn == 0:
-                self._initial(inputs)
+            if number == 0:
+                self._initial(inputs, sources)
             self.states = _run_pass(inputs, item, self.states)
 
     def _x(self, op_type: int) -> NodeInput:
@@ -73,15 +77,14 @@ class ReferenceRun:
         x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
         return x if sources is None else select(x, sources[op_type].of)
 
-    def _initial(self, inputs: _PassInputs) -> None:
+    def _initial(self, inputs: _PassInputs, sources: FieldSources) -> None:
         for op_type, cell in inputs.cells.items():
-            nodes = self.inputs.nodes(op_type).tolist()
-            if nodes and any(f not in self.states[nodes[0]] for f in cell.fields):
+            nodes, names = self.inputs.nodes(op_type).tolist(), sources.initial(op_type)
+            if nodes and names:
                 state = cell.initial(inputs.x[op_type])
                 check_state(cell, state, len(nodes))
                 for position, node in enumerate(nodes):
-                    own = {name: state[name][position] for name in cell.fields}
-                    self.states[node] = {**own, **self.states[node]}
+                    self.states[node] |= {name: state[name][position] for name in names}
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of each node; returns the names of the new fields."""
@@ -99,12 +102,12 @@ class ReferenceRun:
             self.states[node] |= {name: value[0] for name, value in values.items()}
         return list(new)
 
-    def result(self, has: Mapping[str, frozenset[int]]) -> States:
-        """The state after all passes; `has` says which types have a field."""
+    def result(self, of_type: FieldsByType) -> States:
+        """The state after all passes; `of_type` says which fields a type has."""
         fields = {name: self._field(name, width) for name, width in self.widths.items()}
         dag = self.batch.dag
         row = torch.arange(1, dag.num_nodes + 1, device=dag.op_type.device)
-        return States(fields, row, has)
+        return States(fields, row, types_by_field(of_type))
 
     def _field(self, name: str, width: int) -> Tensor:
         present = [state[name] for state in self.states if name in state]
@@ -126,6 +129,8 @@ class _PassInputs:
     absent: Mapping[str, Tensor]  # field -> [width]
     edge: Mapping[int, Mapping[str, Tensor]]  # op type -> column -> [num_edges, ...], graph's order
     shared: Mapping[str, Tensor]
+    readable: Mapping[int, Readable]  # op type -> the fields that its cell can read
+    widths: Mapping[str, int]  # of all fields so far
 
 
 def _run_pass(inputs: _PassInputs, item: Pass, given: Sequence[NodeState]) -> list[NodeState]:
@@ -162,7 +167,7 @@ class NodeReader(StateReader):
         op_type: int,
     ) -> None:
         self._cell = cell
-        self._edge = inputs.edge[op_type]
+        self._edge, self._readable = inputs.edge[op_type], inputs.readable[op_type]
         self._inputs = inputs
         self._previous = previous
         self._node, self._edges = node, edges[node]
@@ -182,11 +187,13 @@ class NodeReader(StateReader):
             self._cell.arity,
             {name: column[numbers] for name, column in self._edge.items()},
             self._inputs.shared,
+            self._readable,
         )
 
     def rows(self, field: str) -> Tensor:
-        rows = [self._child(node, field) for _, node in self._edges]
-        return torch.stack(rows) if rows else self._zeros(field).new_zeros(0, self._width(field))
+        if not self._edges:
+            return self._zeros(field).unsqueeze(0)[:0]
+        return torch.stack([self._child(node, field) for _, node in self._edges])
 
     def child_count(self) -> Tensor:
         counts = [
@@ -207,28 +214,20 @@ class NodeReader(StateReader):
     def previous(self, field: str) -> Tensor:
         return self._previous[field].unsqueeze(0)
 
+    def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
+        return unknown_field(self._cell, field, names)
+
     def _child(self, node: int, field: str) -> Tensor:
+        if node < 0 and field in self._inputs.absent:
+            return self._inputs.absent[field]
         # A child in another slot may lack the field: it is stacked as zeros, and not looked at.
         state = {} if node < 0 else self._states[node]
         return state[field] if field in state else self._zeros(field)
 
     def _zeros(self, field: str) -> Tensor:
-        if field in self._inputs.absent:
-            return self._inputs.absent[field]
         parameters = [p for p in self._cell.parameters() if p.is_floating_point()]
         dtype = parameters[0].dtype if parameters else torch.float64
-        return torch.zeros(self._width(field), dtype=dtype, device=self._device)
-
-    def _width(self, field: str) -> int:
-        for cell in self._inputs.cells.values():
-            if field in cell.fields:
-                return cell.fields[field]
-        states = self._states
-        width = next((s[field].shape[0] for s in states if field in s), None)
-        if width is None:
-            names = {name for cell in self._inputs.cells.values() for name in cell.fields}
-            raise unknown_field(self._cell, field, names.union(*states))
-        return width
+        return torch.zeros(self._inputs.widths[field], dtype=dtype, device=self._device)
 
 
 def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
+from graphfold.batching.engine.field_sources import FieldsByType, FieldSources, types_by_field
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
@@ -61,7 +62,8 @@ class RunInputs:
     kernel: str
     fuse: bool | None
     backend: str
-    execution: dict[str, str]  # type name -> how its cell ran, written as it runs
+    # For each pass, type name -> how its cell ran, written as it runs.
+    ran: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name, value in self.shared.items():
@@ -120,7 +122,9 @@ class RunInputs:
 
 
 @contextmanager
-def _refuse_shared(cells_by_round: Sequence[dict[int, Cell]], plan: PassSchedule) -> Iterator[None]:
+def _refuse_shared(
+    cells_by_round: Sequence[Mapping[int, Cell]], plan: PassSchedule
+) -> Iterator[None]:
     """Raises if cells do what no node may share with another while the block runs."""
     cells = list(dict.fromkeys(cell for own in cells_by_round for cell in own.values()))
     names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
@@ -144,38 +148,50 @@ class RowRun:
         self.index, self.plan = 0, inputs.batch.schedule.passes[0]
         self.sparse: set[str] = set()  # fields whose gradient may be sparse
 
-    def step(self, index: int, item: Pass, cells_by_round: Sequence[dict[int, Cell]]) -> None:
-        """Runs a pass; `cells_by_round` are its cells, of rounds those of each."""
-        plan = self.batch.schedule.passes[index]
-        with (
-            _refuse_shared(cells_by_round, plan) if self.batch.schedule.is_shared else nullcontext()
-        ):
+    def step(self, index: int, item: Pass, sources: FieldSources) -> None:
+        """Runs a pass with the cells of `sources`."""
+        plan, cells = self.batch.schedule.passes[index], sources.cells_by_round
+        self.inputs.ran.append({})
+        with _refuse_shared(cells, plan) if self.batch.schedule.is_shared else nullcontext():
             if isinstance(item, Rounds):
-                self._rounds(index, item, cells_by_round)
+                self._rounds(index, item, sources)
             else:
-                self._levels(item, plan, cells_by_round[0])
+                self._levels(item, plan, sources)
         self.plan, self.index = plan, index
 
-    def _levels(self, item: Pass, plan: PassSchedule, cells: dict[int, Cell]) -> None:
+    def _levels(self, item: Pass, plan: PassSchedule, sources: FieldSources) -> None:
+        (cells,) = sources.cells_by_round
         self.fields = self._given(plan)
-        fields = {*self.fields, *(name for cell in cells.values() for name in cell.fields)}
         inputs = PassInputs(
             plan=plan,
             cells=cells,
             x={t: select(self._before(t, cell), plan.type_order[t]) for t, cell in cells.items()},
             given=self.fields,
-            absent={n: value for n, value in self.inputs.absent.items() if n in fields},
+            absent=self.inputs.absent,
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
+            readable={t: sources.readable(t) for t in cells},
             **self._tables(item, plan, cells),
         )
         choice = Choice.as_it_is(inputs, "engine=autograd")
         if self.inputs.engine == "fast":
             choice = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
-        for types in find_sections(plan, cells.keys(), choice.why_not):
+        sections = find_sections(plan, cells.keys(), choice.why_not)
+        if len(sections) > 1:  # a section may read what only types of a later one have
+            self.fields = {**self._without_rows(inputs), **self.fields}
+        for types in sections:
             own = choice.among(plan.types.keys() & types)
             self._section(inputs.section(types, self.fields), own)
+
+    def _without_rows(self, inputs: PassInputs) -> dict[str, Tensor]:
+        """The fields that a pass writes, [num_rows + 1, width], before any node has them."""
+        found = {}
+        for name, width in inputs.fields.items():
+            size, dtype = (inputs.plan.num_rows, width), inputs.dtype(name)
+            rows = torch.zeros(size, dtype=dtype, device=inputs.device)
+            found[name] = torch.cat([self._absent(name, rows), rows])
+        return found
 
     def _section(self, inputs: PassInputs, choice: Choice) -> None:
         """Runs some types of a pass, compiled if all of their cells are."""
@@ -191,19 +207,20 @@ class RowRun:
         types = self.batch.dag.schema.types
         for op_type in cells:
             if op_type in plan.types:
-                self.inputs.execution[types[op_type].name] = choice.how(op_type)
+                self.inputs.ran[-1][types[op_type].name] = choice.how(op_type)
 
-    def _rounds(self, index: int, item: Rounds, cells_by_round: Sequence[dict[int, Cell]]) -> None:
-        schedule = self.batch.schedule
+    def _rounds(self, index: int, item: Rounds, sources: FieldSources) -> None:
+        schedule, cells_by_round = self.batch.schedule, sources.cells_by_round
         plan, unrolled = schedule.passes[index], schedule.unrolled[index]
         assert unrolled is not None
         state, self.sparse = self.fields, set()
         if not isinstance(state, TypedFields):
-            state = TypedFields.split(plan, self._given(plan))
+            state = TypedFields.split(plan, self._given(plan), sources.earlier)
         inputs = make_rounds(
             unrolled,
+            plan.read_types,
             state,
-            cells_by_round,
+            sources,
             [{t: self._before(t, cell) for t, cell in cells.items()} for cells in cells_by_round],
             edge=self.inputs.edge_columns(item),
             num_edges=len(self.batch.dag.relations[item.relation].index),
@@ -214,8 +231,8 @@ class RowRun:
         is_fast, fuse = self.inputs.engine == "fast", self.inputs.fuse
         choice = Choice.as_it_is(inputs.as_pass, "engine=autograd")
         if is_fast:
-            why_not = inputs.why_not_compiled()
-            choice = find_compiled(inputs.as_pass, fuse, self.inputs.backend, RoundTrial, why_not)
+            backend, why_not = self.inputs.backend, inputs.why_not_compiled
+            choice = find_compiled(inputs.as_pass, fuse, backend, RoundTrial, why_not)
         # In rounds all types wait for each other.
         if choice.is_compiled:
             self.fields = run_compiled_rounds(inputs, choice.compiled)
@@ -243,22 +260,30 @@ class RowRun:
         if isinstance(self.fields, TypedFields):
             own = {name: self.fields.part(name, op_type) for name in cell.fields}
             new = _after(cell, own, self.plan.count_rows(op_type))
-            self.fields = self.fields.join(op_type, new)
+            absent = {name: self._absent(name, rows) for name, rows in new.items()}
+            self.fields = self.fields.join(op_type, new, absent)
             return list(new)
         rows = self.plan.rows_of_type(op_type)
-        own = {field: self.fields[field].index_select(0, rows) for field in cell.fields}
+        own = {name: self.fields[name].index_select(0, rows) for name in cell.fields}
         new = _after(cell, own, len(rows))
-        for field, values in new.items():
-            base = self.fields.get(field)
+        for name, values in new.items():
+            base = self.fields.get(name)
             if base is None:
-                base = values.new_zeros(self.plan.num_rows + 1, values.shape[1])
-            self.fields = {**self.fields, field: base.index_copy(0, rows, values)}
-            self.sparse.discard(field)
+                zeros = values.new_zeros(self.plan.num_rows, values.shape[1])
+                base = torch.cat([self._absent(name, values), zeros])
+            self.fields = {**self.fields, name: base.index_copy(0, rows, values)}
+            self.sparse.discard(name)
         return list(new)
 
-    def result(self, has: Mapping[str, frozenset[int]]) -> States:
-        """The state after all passes; `has` says which types have a field."""
-        return States(self.fields, self.batch.schedule.rows(self.index), has, self.sparse)
+    def _absent(self, field: str, values: Tensor) -> Tensor:
+        """[1, width] what an absent child reads of a field, which is new."""
+        zeros = values.new_zeros(1, values.shape[1])
+        return self.inputs.absent.get(field, zeros).view_as(zeros).to(values.dtype)
+
+    def result(self, fields: FieldsByType) -> States:
+        """The state after all passes; `fields` says which ones a type has."""
+        rows = self.batch.schedule.rows(self.index)
+        return States(self.fields, rows, types_by_field(fields), self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)

@@ -50,6 +50,12 @@ class CompiledCell:
         return frozenset(value.name for value in values if value.operation is LOOK_UP)
 
     @cached_property
+    def fields_read(self) -> frozenset[tuple[str, str]]:
+        """The fields that it reads: ("child_row", field), in rounds ("previous_row", field) too."""
+        fetched = ((v.operation.fetched, v.name) for v in self.lowered.values)
+        return frozenset((own[1], name) for own, name in fetched if own and own[0] == "read")
+
+    @cached_property
     def read_constants(self) -> frozenset[Key]:
         """The constants that are read as they lie, not as packed weights."""
         programs = [self.forward, *([self.backward] if self.backward is not None else [])]

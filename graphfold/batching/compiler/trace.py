@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,14 +22,14 @@ from torch import Tensor, fx
 from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import check_state, unknown_field
-from graphfold.batching.children import Children, StateReader
+from graphfold.batching.children import Children, Readable, StateReader
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.recorder import record
 from graphfold.batching.compiler.row_count import counted_len
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.places import find_place, place_of_error
-from graphfold.errors import GraphfoldError
+from graphfold.errors import GraphfoldError, SchemaError
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Signature(NamedTuple):
         has_tables: whether rows of edges are rows of a table, see `Cell.before_edges`.
         in_rounds: whether it is a round of message passing, which reads the round before.
         device: where all tensors are.
+        readable: the fields that the cell can read.
     """
 
     dtype: torch.dtype
@@ -74,6 +75,7 @@ class Signature(NamedTuple):
     has_tables: bool = False
     in_rounds: bool = False
     device: torch.device = torch.device("cpu")
+    readable: Readable = Readable(frozenset(), frozenset())
 
     def count_edges(self, sizes: Sizes) -> int:
         """The number of edges in a trace."""
@@ -163,7 +165,9 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
         )
         reader = TracedReader(cell, read, signature.differentiate)
         size: Any = guard.counted(sizes.nodes)
-        children = Children(reader, size, signature.arity, edge, shared, _KERNEL)
+        children = Children(
+            reader, size, signature.arity, edge, shared, signature.readable, _KERNEL
+        )
         state = _call(cell, x, children, guard)
         _check(cell, state, sizes)
         returned = [state[name] for name in cell.fields]
@@ -219,9 +223,11 @@ def _arguments(
     for name, width in signature.fields:
         found["rows", name] = (edges, width), signature.dtype
         found["sum", name] = (nodes, width), signature.dtype
-    previous = signature.fields if signature.in_rounds else signature.given
-    for name, *_ in previous:
-        found["previous", name] = (nodes, dict(signature.fields)[name]), signature.dtype
+    widths = dict(signature.fields)
+    previous = widths if signature.in_rounds else dict(signature.given)
+    for name in previous:
+        if name in signature.readable.previous:
+            found["previous", name] = (nodes, widths[name]), signature.dtype
     found["count", ""] = (nodes,), torch.int64
     found["ptr", ""] = (nodes + 1,), torch.int64
     for name in ("parent", "child_count", "is_self", "position"):
@@ -324,12 +330,14 @@ class TracedReader(StateReader):
     def position(self) -> Tensor:
         return self._given["position", ""]
 
+    def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
+        return unknown_field(self._cell, field, names)
+
     def _read(self, how: str, field: str) -> Tensor:
-        if (how, field) not in self._given and how != "previous":
-            names = [name for kind, name in self._given if kind == "rows"]
-            raise unknown_field(self._cell, field, names)
         if (how, field) not in self._given:
-            raise Untraceable(f"it reads the field '{field}', which is not there")
+            raise Untraceable(
+                f"it reads '{field}' of an earlier pass, which nodes of several types have"
+            )
         given = self._given[how, field]
         # Children are fetched when they are read; where gradients are off, there is none for them.
         return given if torch.is_grad_enabled() or not self._differentiate else given.detach()

@@ -7,14 +7,14 @@ and memory grow with the nodes and edges, however deep the graphs are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput
-from graphfold.batching.check_states import check_state
+from graphfold.batching.check_states import check_state, unknown_field
 from graphfold.batching.children import Children, StateReader
 from graphfold.batching.engine.group_states import GroupStates, LevelStates, RoundStates
 from graphfold.batching.engine.pass_inputs import (
@@ -28,6 +28,7 @@ from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.schedule import Group
+from graphfold.errors import SchemaError
 
 
 def run_eager(inputs: PassInputs) -> dict[str, Tensor]:
@@ -93,6 +94,7 @@ def _call(
         cell.arity,
         read.edge(group),
         inputs.shared,
+        inputs.readable[group.op_type],
         inputs.kernel,
     )
     new: Mapping[str, Tensor] = cell(read.x(group), children)
@@ -110,7 +112,7 @@ class EagerReader(StateReader):
     """
 
     def __init__(self, inputs: PassInputs, states: GroupStates, group: Group) -> None:
-        self._plan = inputs.plan
+        self._plan, self._cell = inputs.plan, inputs.cells[group.op_type]
         self._states = states
         self._group = group
         self.parent = inputs.plan.group_parent(group)
@@ -130,6 +132,9 @@ class EagerReader(StateReader):
 
     def previous(self, field: str) -> Tensor:
         return self._states.previous(field, self._group)
+
+    def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
+        return unknown_field(self._cell, field, names)
 
 
 class GroupInputs:

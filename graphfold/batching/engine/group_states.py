@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from graphfold.batching.check_states import unknown_field
 from graphfold.batching.engine.pass_inputs import EngineMode, PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.kernels.gather import gather_rows, select_rows, sum_gathered
 from graphfold.batching.kernels.segment import segment_sum, use_plain
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.errors import SchemaError
 
 #: First row of a group -> the group's part of something.
 Parts = Mapping[int, Tensor]
@@ -54,16 +52,8 @@ class GroupStates(ABC):
     def previous(self, field: str, group: Group) -> Tensor:
         """[group_size, width] a field of the group's own nodes before they run."""
         rows = self.before(field, group)
-        if rows is None or not self.had(field):
-            raise SchemaError(
-                f"children.previous('{field}') reads a field that no earlier pass gives the nodes. "
-                "Add a pass that computes it, or correct the name."
-            )
+        assert rows is not None  # see `Readable.check_previous`
         return rows
-
-    def had(self, field: str) -> bool:
-        """True if it is no field that the pass itself has computed for others."""
-        return True
 
     def children(self, field: str, group: Group) -> Tensor:
         """[num_child_edges, width] what the edges of a group read."""
@@ -138,9 +128,6 @@ class LevelStates(GroupStates):
             for name, rows in self._fields.items()
         }
 
-    def had(self, field: str) -> bool:
-        return field in self._inputs.had
-
     def before(self, field: str, group: Group) -> Tensor | None:
         if field not in self._inputs.given:
             return None
@@ -153,9 +140,6 @@ class LevelStates(GroupStates):
         if field in self._fields:
             return super().children(field, group)
         if field not in self._given:  # this pass does not write it
-            if field not in self._inputs.given:
-                cell, inputs = self._inputs.cells[group.op_type], self._inputs
-                raise unknown_field(cell, field, {*self._fields, *inputs.given})
             with self._mode.on():
                 rows = select_rows(self._inputs.given[field], self._plan.child_row)
                 self._given[field] = self._plan.split_edges(rows)
@@ -195,11 +179,6 @@ class RoundStates(GroupStates):
         if number > 1:  # nobody reads the round before the last any more
             for rows in self._fields.values():
                 del rows[self._inputs.unrolled.rows(number - 2, op_type).start]
-
-    def children(self, field: str, group: Group) -> Tensor:
-        if field not in self._fields:
-            raise unknown_field(self._inputs.cells[group.op_type], field, self._fields)
-        return super().children(field, group)
 
     def before(self, field: str, group: Group) -> Tensor | None:
         number, op_type = self._inputs.unrolled.round_of(group.op_type)

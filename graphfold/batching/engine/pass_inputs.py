@@ -14,6 +14,7 @@ from graphfold._torch import is_fake
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import describe
+from graphfold.batching.children import Readable
 from graphfold.batching.kernels.gather import RowIndex, select_rows
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.scheduling.schedule import PassSchedule
@@ -27,7 +28,6 @@ class PassInputs:
     Attributes:
         fields: the fields that the pass writes, name -> width; the other given ones stay as they
             are.
-        had: the fields that nodes had before the pass; given in a section of it are others, too.
         without_cell: written field -> the types whose nodes have it from before, or not at all.
     """
 
@@ -39,6 +39,7 @@ class PassInputs:
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in plan order
     shared: Mapping[str, Tensor]
     kernel: Kernel
+    readable: Mapping[int, Readable]  # op type -> the fields that its cell can read
     tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
     kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
 
@@ -52,16 +53,13 @@ class PassInputs:
             for name in self.fields.keys() - own.keys():
                 self.without_cell.setdefault(name, []).append(op_type)
         self._dtype = cell_dtype(self.cells.values(), self.x.values())
-        self.had: Collection[str] = self.given.keys()
 
     def section(self, types: Set[int], given: Mapping[str, Tensor]) -> PassInputs:
         """The same for some of the types with cells, after others; see `find_sections`."""
         if types == self.cells.keys():
             return self
         cells = {op_type: cell for op_type, cell in self.cells.items() if op_type in types}
-        section = replace(self, cells=cells, x={t: self.x[t] for t in cells}, given=given)
-        section.had = self.had
-        return section
+        return replace(self, cells=cells, x={t: self.x[t] for t in cells}, given=given)
 
     def dtype(self, field: str) -> torch.dtype:
         """The dtype of a field: as given, else that of the cells' parameters or inputs.

@@ -5,7 +5,7 @@ A field stays in one tensor per type: it is neither joined nor copied between ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
@@ -14,6 +14,9 @@ from torch import Tensor
 
 from graphfold.batching.cell import Cell, NodeInput, makes_tables
 from graphfold.batching.check_states import check_state
+from graphfold.batching.children import Readable
+from graphfold.batching.compiler.compiled_cell import CompiledCell
+from graphfold.batching.engine.field_sources import FieldSources
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
@@ -39,6 +42,8 @@ class RoundsInputs:
     state: TypedFields  # of earlier passes
     # Field -> op type of the nodes -> [size, width] before the first round.
     initial: Mapping[str, Mapping[int, Tensor]]
+    # (op type of the nodes that read, op type of the nodes that are read).
+    read_types: Collection[tuple[int, int]]
     absent: Mapping[str, Tensor]  # field -> [1, width] what an absent child reads
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # in the order of rows
@@ -47,6 +52,7 @@ class RoundsInputs:
     kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
     shared: Mapping[str, Tensor]
     kernel: Kernel
+    readable: Mapping[int, Readable]
 
     @cached_property
     def written(self) -> frozenset[str]:
@@ -79,22 +85,41 @@ class RoundsInputs:
             },
             shared=self.shared,
             kernel=self.kernel,
+            readable=self.readable,
             tables=self.tables,
             kind=None if self.kind is None else self.kind.index_select(0, plan.edge),
         )
 
-    def why_not_compiled(self) -> str | None:
-        """Why native code cannot run these rounds, whatever their cells are; None if it can."""
-        with_cell = {self.unrolled.round_of(code)[1] for code in self.cells}
-        for name, parts in self.initial.items():
-            if name in self.written and not parts.keys() <= with_cell:
-                return f"nodes without a cell have '{name}', which others compute in rounds"
-            is_read = any(name in cell.read_fields for cell in self.cells.values())
-            if is_read and name not in self.written and self.unrolled.num_rounds > 1:
+    def why_not_compiled(self, compiled: Mapping[int, CompiledCell]) -> str | None:
+        """Why these rounds cannot run as programs, which do not copy rows; None if they can.
+
+        A program writes what its cell computes: what it reads must be written in the round before.
+
+        Args:
+            compiled: the programs.
+        """
+        written: dict[int, frozenset[str]] = {}  # op type of the nodes -> fields
+        for code, cell in self.cells.items():
+            fields = frozenset(cell.fields)
+            if written.setdefault(self.unrolled.round_of(code)[1], fields) != fields:
+                return f"{type(cell).__name__} has other fields than the cells of other rounds"
+        for name, op_type in self._read_by(compiled):
+            if name in self.written:
+                if name not in written.get(op_type, ()):
+                    return f"'{name}' is read of nodes whose cell does not compute it in each round"
+            elif self.unrolled.num_rounds > 1:
                 return f"several rounds read the field '{name}' of an earlier pass"
-            if is_read and name not in self.written and len(parts) > 1:
-                return f"nodes of several types have the field '{name}' of an earlier pass"
+            elif op_type not in self.initial[name]:
+                return f"'{name}' is read of nodes without it"
         return None
+
+    def _read_by(self, compiled: Mapping[int, CompiledCell]) -> Iterator[tuple[str, int]]:
+        """(field, op type of the nodes that have it) for all that programs read."""
+        for code, cell in compiled.items():
+            op_type = self.unrolled.round_of(code)[1]
+            children = [read for reader, read in self.read_types if reader == op_type]
+            for by, name in cell.fields_read:
+                yield from ((name, t) for t in (children if by == "child_row" else [op_type]))
 
     def result(self, found: Mapping[tuple[str, int], Tensor]) -> TypedFields:
         """The state after the last round.
@@ -111,8 +136,9 @@ class RoundsInputs:
 
 def make_rounds(
     unrolled: UnrolledRounds,
+    read_types: Collection[tuple[int, int]],
     state: TypedFields,
-    cells_by_round: Sequence[Mapping[int, Cell]],
+    sources: FieldSources,
     x: Sequence[Mapping[int, NodeInput]],
     edge: Mapping[str, Tensor],
     num_edges: int,
@@ -122,12 +148,11 @@ def make_rounds(
 ) -> RoundsInputs:
     """All rounds from what each of them is given.
 
-    Fields that no earlier pass has computed begin as `Cell.initial` says.
-
     Args:
         unrolled: the plan.
+        read_types: (op type that reads, op type that is read).
         state: of earlier passes, in the rows of one round.
-        cells_by_round: op type -> cell, of each round; a type without one keeps its state.
+        sources: the cells of each round, and where fields come from.
         x: op type -> what `Cell.before` returned, of each round.
         edge: column -> [num_edges, ...] in the order of the relation.
         num_edges: of the relation.
@@ -139,22 +164,24 @@ def make_rounds(
     cells: dict[int, Cell] = {}
     rows: dict[int, NodeInput] = {}
     tables: dict[int, Mapping[str, Tensor]] = {}
-    for number, (by_type, own) in enumerate(zip(cells_by_round, x, strict=True), start=1):
+    readable: dict[int, Readable] = {}
+    for number, (by_type, own) in enumerate(zip(sources.cells_by_round, x, strict=True), start=1):
         for op_type, cell in by_type.items():
             if op_type not in state.groups:
                 continue
             code = unrolled.code(number, op_type)
-            cells[code] = cell
+            cells[code], readable[code] = cell, sources.readable(op_type, number - 1)
             rows[code] = select(own[op_type], unrolled.order[number][op_type])
             if makes_tables(cell):
                 kinds = kinds or find_kinds(edge, num_edges, state.plan.row.device)
                 found = cell.before_edges(kinds.columns)
                 tables[code] = as_many(found, kinds.num_kinds, cell, "before_edges")
-    initial, all_absent = _initial(unrolled, state, cells_by_round[0], x[0], absent)
+    initial, all_absent = _initial(unrolled, state, sources, x[0], absent)
     return RoundsInputs(
         unrolled=unrolled,
         state=state,
         initial=initial,
+        read_types=read_types,
         absent=all_absent,
         cells=cells,
         x=rows,
@@ -163,13 +190,14 @@ def make_rounds(
         kind=None if kinds is None else kinds.kind,
         shared=shared,
         kernel=kernel,
+        readable=readable,
     )
 
 
 def _initial(
     unrolled: UnrolledRounds,
     state: TypedFields,
-    cells: Mapping[int, Cell],
+    sources: FieldSources,
     x: Mapping[int, NodeInput],
     absent: Mapping[str, Tensor],
 ) -> tuple[dict[str, dict[int, Tensor]], dict[str, Tensor]]:
@@ -178,21 +206,35 @@ def _initial(
         name: {t: select(rows, unrolled.kept[t]) for t, rows in own.items() if t in state.groups}
         for name, own in state.parts.items()
     }
-    lacking = {n: w for cell in cells.values() for n, w in cell.fields.items() if n not in found}
-    if not lacking:
-        return found, dict(state.absent)
-    dtype = cell_dtype(cells.values(), x.values())
-    zero = {n: state.plan.row.new_zeros(1, w, dtype=dtype) for n, w in lacking.items()}
-    new = {n: absent[n].view(1, -1) if n in absent else row for n, row in zero.items()}
-    found |= {name: {} for name in lacking}
-    for op_type in state.groups.keys() & cells.keys():
-        cell, size = cells[op_type], unrolled.rows(0, op_type).size
+    all_absent = _absent_rows(state, sources, x, absent)
+    found |= {name: {} for name in all_absent if name not in found}
+    for op_type, cell in sources.cells_by_round[0].items():
+        names = sources.initial(op_type)
+        if not names or op_type not in state.groups:
+            continue
         with NativeLinear():
             own = cell.initial(select(x[op_type], unrolled.order[0][op_type]))
-        check_state(cell, own, size)
-        for name in lacking.keys() & cell.fields.keys():
-            found[name][op_type] = own[name].to(new[name].dtype)
-    return found, {**state.absent, **new}
+        check_state(cell, own, unrolled.rows(0, op_type).size)
+        for name in names:
+            found[name][op_type] = own[name].to(all_absent[name].dtype)
+    return found, all_absent
+
+
+def _absent_rows(
+    state: TypedFields,
+    sources: FieldSources,
+    x: Mapping[int, NodeInput],
+    absent: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """Field -> [1, width] what an absent child reads: of the fields so far, then of new ones."""
+    cells = dict.fromkeys(cell for own in sources.cells_by_round for cell in own.values())
+    new = {n: w for cell in cells for n, w in cell.fields.items() if n not in state.absent}
+    if not new:
+        return dict(state.absent)
+    dtype = cell_dtype(cells, x.values())
+    zeros = {n: state.plan.row.new_zeros(1, width, dtype=dtype) for n, width in new.items()}
+    rows = {n: absent[n].view(1, -1) if n in absent else row for n, row in zeros.items()}
+    return {**state.absent, **rows}
 
 
 @overload

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from graphfold.batching.engine.field_sources import FieldsByType
 from graphfold.batching.scheduling.schedule import PassSchedule
 
 #: op type -> [num_rows_of_type, width]
@@ -39,12 +40,21 @@ class TypedFields(Mapping[str, Tensor]):
         self._whole: dict[str, Tensor] = {}
 
     @staticmethod
-    def split(plan: PassSchedule, fields: Mapping[str, Tensor]) -> TypedFields:
-        """Whole fields, [num_rows + 1, width] each, in their parts."""
+    def split(
+        plan: PassSchedule, fields: Mapping[str, Tensor], of_type: FieldsByType
+    ) -> TypedFields:
+        """Whole fields, [num_rows + 1, width] each, in the parts of the types that have them."""
         sizes = [1, *(group.size for group in plan.groups)]
         types = [group.op_type for group in plan.groups]
         pieces = {name: rows.split_with_sizes(sizes) for name, rows in fields.items()}
-        parts = {name: dict(zip(types, rows[1:], strict=True)) for name, rows in pieces.items()}
+        parts = {
+            name: {
+                op_type: part
+                for op_type, part in zip(types, rows[1:], strict=True)
+                if name in of_type.get(op_type, ())
+            }
+            for name, rows in pieces.items()
+        }
         return TypedFields(plan, parts, {name: rows[0] for name, rows in pieces.items()})
 
     def __getitem__(self, field: str) -> Tensor:
@@ -72,10 +82,19 @@ class TypedFields(Mapping[str, Tensor]):
         size = 0 if group is None else group.size
         return self.absent[field].new_zeros(size, self.absent[field].shape[1])
 
-    def join(self, op_type: int, fields: Mapping[str, Tensor]) -> TypedFields:
-        """A copy where one type has further fields, [num_rows_of_type, width] each."""
-        new = {name: {**self.parts.get(name, {}), op_type: rows} for name, rows in fields.items()}
-        absent = {name: rows.new_zeros(1, rows.shape[1]) for name, rows in fields.items()}
+    def join(
+        self, op_type: int, fields: Mapping[str, Tensor], absent: Mapping[str, Tensor]
+    ) -> TypedFields:
+        """A copy where one type has further fields.
+
+        Shape:
+            fields: [num_rows_of_type, width] each
+            absent: [1, width] each, see the class
+        """
+        new = {name: dict(self.parts.get(name, {})) for name in fields}
+        if op_type in self.groups:
+            for name, rows in fields.items():
+                new[name][op_type] = rows
         return TypedFields(self.plan, {**self.parts, **new}, {**absent, **self.absent})
 
     def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from graphfold.batching.engine.typed_fields import TypedFields
 def test_splitting_and_joining_give_the_same(dag):
     plan = build_schedule(dag, [Rounds("next", 1)]).passes[0]
     whole = {"h": torch.randn(dag.num_nodes + 1, 3), "c": torch.randn(dag.num_nodes + 1, 2)}
-    fields = TypedFields.split(plan, whole)
+    fields = TypedFields.split(plan, whole, dict.fromkeys(plan.types, frozenset(whole)))
     assert dict(fields).keys() == whole.keys()
     rows = torch.randint(1, dag.num_nodes + 1, (5,))
     for name, values in whole.items():
@@ -33,7 +33,7 @@ def test_a_field_of_one_type_is_zero_elsewhere_and_read_where_it_lies(dag):
     plan = build_schedule(dag, [Rounds("next", 1)]).passes[0]
     group = plan.groups[-1]
     part = torch.randn(group.stop - group.start, 2)
-    fields = TypedFields(plan, {}, {}).join(group.op_type, {"h": part})
+    fields = TypedFields(plan, {}, {}).join(group.op_type, {"h": part}, {"h": part.new_zeros(1, 2)})
     rows = torch.arange(group.start, group.stop)
     found, row = fields.find("h", rows)
     assert found is part

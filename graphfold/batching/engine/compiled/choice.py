@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import torch
@@ -116,7 +116,7 @@ def find_compiled(
     fuse: bool | None,
     backend: str = AUTO,
     trial: type[Trial] = PassTrial,
-    why_not: str | None = None,
+    why_not: Callable[[Mapping[int, CompiledCell]], str | None] | None = None,
 ) -> Choice:
     """The programs of the cells of a pass, and why others run as they are.
 
@@ -128,7 +128,7 @@ def find_compiled(
         backend: what runs programs, of `BACKENDS`; or the first that can.
         trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
             otherwise than of passes up and down.
-        why_not: why the pass cannot be compiled whatever its cells are; None if it can.
+        why_not: says of the programs of all cells why the pass cannot run as programs, if so.
 
     Raises:
         EngineError: if a cell has to be compiled and cannot be, or if the backend cannot run here.
@@ -136,14 +136,14 @@ def find_compiled(
     reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return Choice.as_it_is(inputs, reason or "no cell of the pass has fields")
-    if why_not is not None:
-        return Choice.as_it_is(inputs, refuse(_names(inputs), why_not, fuse))
     signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
     compiled, refused = _compile_by_any(inputs, signatures, backend, trial)
     reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
     for op_type in _alone(inputs, compiled):
         reasons[op_type] = "a node alone has no variance"
         del compiled[op_type]
+    if why_not is not None and not reasons and (reason := why_not(compiled)) is not None:
+        return Choice.as_it_is(inputs, refuse(_names(inputs), reason, fuse))
     return Choice(compiled, reasons)
 
 
@@ -200,6 +200,8 @@ def _compile_all(
     found: dict[int, CompiledCell] = {}
     refused: dict[int, _Refusal] = {}
     for op_type, cell in inputs.cells.items():
+        if not inputs.plan.count_rows(op_type):
+            continue
         known = _find(cell, signatures.of(op_type), backend, trial)
         if known.compiled is None:
             refused[op_type] = _Refusal(type(cell).__name__, known.reason, known.is_traced)
@@ -315,6 +317,7 @@ class _Signatures:
             has_tables=table is not None,
             in_rounds=self._in_rounds,
             device=self.device,
+            readable=inputs.readable[op_type],
         )
 
     def _kinds(

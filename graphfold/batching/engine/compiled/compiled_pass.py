@@ -54,8 +54,8 @@ class CompiledPass:
             named[None, ("edge", name)] = value
         for name, value in inputs.given.items():
             named[None, ("given", name)] = value
-        for name, value in inputs.absent.items():
-            named[None, ("absent", name)] = value
+        for name in inputs.fields.keys() & inputs.absent.keys():
+            named[None, ("absent", name)] = inputs.absent[name]
         self._name(named)
 
     def _name(self, named: dict[Named, Tensor]) -> None:

@@ -45,14 +45,19 @@ class _CompiledRounds(CompiledPass):
             name: next((unrolled.rows(0, op_type).start for op_type in inputs.initial[name]), 0)
             for name in inputs.given
         }
-        types = sorted({unrolled.round_of(code)[1] for code in cells})
+        with_cell = {unrolled.round_of(code)[1] for code in cells}
+        # Rows pull their gradients from all that read them, nodes without a cell among these.
+        readers = {reader for reader, read in inputs.read_types if read in with_cell}
+        types = sorted(with_cell | readers)
         last = unrolled.num_rounds
         self.first_row = unrolled.rows(0, types[0]).start
         self.num_rows = unrolled.rows(last, types[-1]).stop - self.first_row
         initial: dict[Named, Tensor] = {}
         for name in self.fields:
             for op_type, rows in inputs.initial[name].items():
-                initial[op_type, ("initial", name)] = rows
+                code = unrolled.code(1, op_type)
+                if code in cells and name in as_pass.cells[code].fields:
+                    initial[op_type, ("initial", name)] = rows
         self._name({**dict(zip(self.names, self.tensors, strict=True)), **initial})
         self.outputs = [
             (name, unrolled.round_of(code)[1])

@@ -133,6 +133,7 @@ class PassTrial(Trial):
             absent={},
             shared=self._shared(),
             kernel=NATIVE,
+            readable={_TRIED: self.signature.readable},
             **self._edges(_TRIED, len(plan.edge)),
         )
 
@@ -176,11 +177,13 @@ class RoundTrial(Trial):
             unrolled=unrolled,
             state=TypedFields(plan, states, absent),
             initial=states,
+            read_types=frozenset({(0, 0)}),
             absent=absent,
             cells={1: self.cell},  # of type 0 in the first round
             x={1: self._x()},
             shared=self._shared(),
             kernel=NATIVE,
+            readable={1: self.signature.readable},
             **self._edges(1, len(plan.edge)),
         )
 

@@ -9,10 +9,12 @@ import dis
 import importlib
 import io
 import os
+import pathlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import PurePath
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 
 import numpy as np
@@ -94,9 +96,9 @@ _CHANGING_MODULES = {
     "secrets": "random numbers of the system",
     "numpy.random": "random numbers of NumPy",
 }
-#: Methods of paths.
+#: Methods of paths that look at files, and other names as well: a layer may be called `stat`.
 _READS_FILES = frozenset(
-    {"read_text", "read_bytes", "exists", "is_file", "is_dir", "iterdir", "stat", "lstat"}
+    name for name in dir(pathlib.Path) if not (name.startswith("_") or hasattr(PurePath, name))
 )
 _CHANGING_BUILTINS = {
     "open": "files",
@@ -177,13 +179,30 @@ def _why_asking(value: object) -> str | None:
         asks = library not in _PURE or name in _ASKS_LOGGING
     else:
         return None
-    return f"what {module or 'torch'}.{name}() tells" if asks else None
+    if not asks:
+        return None
+    return "files" if name in _READS_FILES else f"what {module or 'torch'}.{name}() tells"
+
+
+def has_path(value: object) -> bool:
+    """True for a path, for a class of paths, and for a tuple with one of them in it."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if type(value) is tuple:
+            stack += value
+        elif issubclass(value if isinstance(value, type) else type(value), PurePath):
+            return True
+    return False
+
+
+def reads_files(names: Collection[str]) -> bool:
+    """True if some names are those of methods of paths that look at files."""
+    return not _READS_FILES.isdisjoint(names)
 
 
 def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
     """The same for what the code of a function names."""
-    if not _READS_FILES.isdisjoint(names.named):
-        return "files"
     own = names.builtins_of(function)
     return next((what for name, what in _CHANGING_BUILTINS.items() if name in own), None)
 

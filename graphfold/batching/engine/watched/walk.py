@@ -68,6 +68,7 @@ class Walk:
         self._names: set[str] = set()
         self._made: set[int] = set()  # classes of which code may make objects
         self._followed: dict[int, set[str]] = {}  # entries of a class or module of Python
+        self._path = ""  # where a path of a file is
         self._run()
 
     def _run(self) -> None:
@@ -81,9 +82,13 @@ class Walk:
                 raise Unwatchable(f"it reads {path}, {error}, which cannot be watched") from None
             except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
                 raise Unwatchable(f"it reads {path}, which cannot be read: {error}") from None
+        if self._path and code.reads_files(self._names):
+            raise Unwatchable(f"it reads {self._path}: files cannot be watched")
 
     def _visit(self, value: Any, path: str) -> None:
         kind = type(value)
+        if not self._path and code.has_path(value):
+            self._path = path
         if is_plain(value):
             return
         if what := code.why_changing(value):

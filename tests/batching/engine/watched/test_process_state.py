@@ -212,3 +212,49 @@ def test_recompile_sees_what_nothing_else_sees() -> None:
         after = values()
     assert not torch.equal(after, before)
     assert network.execution["n"] == "compiled (native)"
+
+
+class _Named(Scaling):
+    """A cell with a layer, a field and a function that are called like methods of paths."""
+
+    arity, fields = 0, {"h": 3, "stat": 3}
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 2.0)
+        self.stat, self.open = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+    def exists(self, x: Tensor) -> Tensor:
+        return x * self.factor()
+
+    def forward(self, x: Any, children: Any) -> dict[str, Tensor]:
+        return {"h": self.exists(self.open(x)), "stat": self.stat(x)}
+
+
+def test_names_that_paths_have_as_well_read_no_files() -> None:
+    network, values = network_of(_Named())
+    values()
+    assert network.execution["n"] == "compiled (native)"
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda: float(HERE.exists()),
+        lambda: float(pathlib.Path("/").is_dir()),
+        lambda path=HERE: len(path.read_text()[:2]),
+        lambda: len(list((HERE / "..").glob("x"))),
+        lambda: float((HERE,)[0].is_file()),
+    ],
+    ids=["global", "class", "default", "parent", "tuple"],
+)
+def test_methods_of_paths_read_files(factor: Callable[[], Any]) -> None:
+    network, values = network_of(Scaling(factor))
+    with pytest.warns(UserWarning, match="files cannot be watched"):
+        values()
+    assert network.execution["n"].startswith("as it is")
+
+
+def test_a_path_whose_files_are_not_read_is_plain() -> None:
+    network, values = network_of(Scaling(lambda: float(len(HERE.suffix))))
+    assert torch.equal(values(), X["n"] * 3)
+    assert network.execution["n"] == "compiled (native)"
