@@ -69,6 +69,45 @@ def test_a_network_is_shown_as_a_tree_with_widths_and_sizes():
     ]
 
 
+class Looking(WordCell):
+    """A leaf that cannot be compiled."""
+
+    def forward(self, x, children):
+        return {**super().forward(x, children), "c": x.cumsum(1)}
+
+
+@pytest.mark.filterwarnings("ignore:Looking is not compiled")
+@pytest.mark.parametrize("first", [WordCell, Looking])
+def test_a_network_shows_how_its_cells_ran_in_each_pass(first):
+    second = Looking if first is WordCell else WordCell
+    cells = [{"word": first()}, {"word": second()}]
+    network = Network(SCHEMA, [Up(), Up()], cells).double()
+    dag = random_dag(2, 0)
+    network(make_batch(dag, network), x := make_x(dag))
+    lines = [line for line in repr(network).splitlines() if "word: " in line]
+    ways = [("as it is (Looking" in line, "compiled (native)" in line) for line in lines]
+    assert ways == [(first is Looking, first is WordCell), (first is WordCell, first is Looking)]
+    compiled, eager = (1, 2) if first is WordCell else (2, 1)
+    how = network.execution["word"]
+    assert how.startswith("as it is (Looking: ")
+    assert f") in pass {eager} (Up); compiled (native) in pass {compiled} (Up)" in how
+    network.engine = "reference"
+    network(make_batch(dag, network), x)
+    assert network.execution == {}
+    assert "compiled" not in repr(network)
+    assert "as it is" not in repr(network)
+
+
+def test_only_types_of_the_last_batch_are_shown():
+    network = make_network()
+    dag = chain(2)
+    network(make_batch(dag, network), make_x(dag))
+    assert network.execution.keys() == {"word", "phrase"}
+    dag = chain(0)
+    network(make_batch(dag, network), make_x(dag))
+    assert network.execution.keys() == {"word"}
+
+
 def test_widths_must_agree():
     with pytest.raises(ShapeError, match="field 'h' with width 7, but another cell gives it 3"):
         make_network(cells=[{"word": WordCell(), "phrase": PhraseCell(7)}])

@@ -8,6 +8,7 @@ signs, with groups of several sizes, with edges and without.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -68,6 +69,29 @@ def check(cell: Cell, compiled: CompiledCell, signature: Signature, kind: type[T
         _compare(trial, compiled, signature.differentiate and wide is None)
 
 
+def depends_on_group(cell: Cell, signature: Signature, kind: type[Trial]) -> bool:
+    """True if what a cell computes for a node of a made-up group depends on the other nodes.
+
+    A cell that raises there, or gives other numbers each time, is not judged.
+
+    Args:
+        cell: the cell.
+        signature: what it may read.
+        kind: of the trial.
+    """
+    copied = _copied(cell)  # a call may change it
+    if copied is None:
+        return False
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of made-up nodes
+            trial = kind(copied, signature, FEW, 0 if kind.in_rounds else 3)
+            one, other, alone = trial.run_eager(), trial.run_eager(), trial.run_alone()
+    except Exception:  # foreign code may raise anything
+        return False
+    return _are_close(one, other) and not _are_close(alone, one)
+
+
 def _in_float64(cell: Cell) -> Cell | None:
     """A copy of a cell; None if it cannot be had."""
     wide = _copied(cell)
@@ -120,9 +144,15 @@ def _gradients(
 
 
 def _require_close(ours: list[Tensor], own: list[Tensor]) -> None:
+    if not _are_close(ours, own):
+        raise Untraceable("its program gives other numbers than the cell")
+
+
+def _are_close(ours: list[Tensor], own: list[Tensor]) -> bool:
     for one, other in zip(ours, own, strict=True):
         finite = other[other.isfinite()].detach().abs()
         scale = max(float(finite.max()), 1.0) if len(finite) else 1.0
         atol = TOLERANCE[other.dtype] * scale
         if not torch.allclose(one, other, rtol=0, atol=atol, equal_nan=True):
-            raise Untraceable("its program gives other numbers than the cell")
+            return False
+    return True

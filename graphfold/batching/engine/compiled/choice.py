@@ -21,7 +21,7 @@ from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.trace import Signature
 from graphfold.batching.compiler.values import Untraceable, Unwritable
-from graphfold.batching.engine.compiled.check import check
+from graphfold.batching.engine.compiled.check import check, depends_on_group
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 from graphfold.batching.engine.watch import Unwatchable, Watch
@@ -39,6 +39,12 @@ BACKENDS: Mapping[str, Backend] = {
 }
 #: The first that can.
 AUTO = "auto"
+
+#: Added to the reason why a cell is not compiled.
+DEPENDS_ON_BATCH = (
+    ". What it computes for a node depends on the other nodes of its group, so its results depend "
+    "on the batch. Compute each row from itself and its children"
+)
 
 #: A cell that changes itself whenever it runs is traced anew so many times, and then no more.
 MAX_RETRIES = 3
@@ -338,7 +344,7 @@ def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Tri
     try:
         watch = Watch(cell)
     except Unwatchable as reason:
-        return Known(None, str(reason))
+        return Known(None, _in_full(str(reason), cell, signature, trial))
     _require_on(cell, signature.device)
     form = watch.form()
     key = backend.name, signature, form
@@ -361,12 +367,20 @@ def _compile_anew(
         if not watch.is_unchanged():
             raise Untraceable("it changes what it reads, such as an attribute, while it runs")
     except Untraceable as reason:
+        is_traced = isinstance(reason, Unwritable)
+        text = str(reason) if is_traced else _in_full(str(reason), cell, signature, trial)
         before.restore()
-        return Known(None, str(reason), is_traced=isinstance(reason, Unwritable))
+        return Known(None, text, is_traced=is_traced)
     except BaseException:
         before.restore()
         raise
     return Known(compiled)
+
+
+def _in_full(reason: str, cell: Cell, signature: Signature, trial: type[Trial]) -> str:
+    """The reason why a cell is not compiled, and whether its results depend on the batch."""
+    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+        return reason + DEPENDS_ON_BATCH if depends_on_group(cell, signature, trial) else reason
 
 
 def _require_on(cell: Cell, device: torch.device) -> None:

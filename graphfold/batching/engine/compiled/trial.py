@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -49,7 +50,7 @@ class Trial(ABC):
     in_rounds: ClassVar[bool]
 
     def __init__(self, cell: Cell, signature: Signature, size: int, most: int) -> None:
-        self.cell, self.signature, self.size = cell, signature, size
+        self.cell, self.signature, self.size, self._most = cell, signature, size, most
         self._generator = torch.Generator("cpu").manual_seed(size + most)
         self._given: list[Tensor] = []
         # What earlier passes computed, also of fields that this one writes.
@@ -70,6 +71,10 @@ class Trial(ABC):
     @abstractmethod
     def run_eager(self) -> list[Tensor]:
         """The results of the cell."""
+
+    @abstractmethod
+    def run_alone(self) -> list[Tensor]:
+        """The results of the cell if it is called for one node at a time."""
 
     def leaves(self) -> Iterator[Tensor]:
         """All that may get a gradient."""
@@ -143,19 +148,29 @@ class PassTrial(Trial):
     def run_eager(self) -> list[Tensor]:
         return self._in_order(run_eager(self._inputs))
 
+    def run_alone(self) -> list[Tensor]:
+        plan = _plan(self.cell.arity, self.size, self._most, self.signature.device, alone=True)
+        return self._in_order(run_eager(replace(self._inputs, plan=plan)))
+
     def _in_order(self, states: Mapping[str, Tensor]) -> list[Tensor]:
         return [states[name] for name in self._inputs.fields]
 
 
 @cache
-def _plan(arity: int | None, size: int, most: int, device: torch.device) -> PassSchedule:
-    """Nodes that have so many children, or any number up to `most`, among four without a cell."""
+def _plan(
+    arity: int | None, size: int, most: int, device: torch.device, alone: bool = False
+) -> PassSchedule:
+    """Nodes that have so many children, or any number up to `most`, among four without a cell.
+
+    They are one group, or each is one of its own; the rows are the same.
+    """
     rng, num_sources = np.random.default_rng(size + most), 4
     counts = rng.integers(0, most + 1, size) if arity is None else np.full(size, arity)
     ptr = np.concatenate([np.zeros(num_sources + 1, np.int64), counts.cumsum()])
     child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
     op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
-    plan = plan_levels(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), op_type.copy())
+    step = op_type.cumsum() if alone else op_type.copy()
+    plan = plan_levels(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), step)
     return plan.map_tensors(lambda tensor: tensor.to(device))
 
 
@@ -192,6 +207,26 @@ class RoundTrial(Trial):
 
     def run_eager(self) -> list[Tensor]:
         return self._own(run_eager_rounds(self._inputs, use_native=False))
+
+    def run_alone(self) -> list[Tensor]:
+        """The same; for nodes without neighbours."""
+        assert not len(self._inputs.unrolled.plan.edge)
+        schedule = _schedule(1, 0).to(self.signature.device)
+        (plan,), (unrolled,) = schedule.passes, schedule.unrolled
+        assert unrolled is not None
+        found = []
+        for row in range(self.size):
+            one, x = slice(row, row + 1), self._inputs.x[1]
+            states = {name: {0: own[0][one]} for name, own in self._inputs.initial.items()}
+            inputs = replace(
+                self._inputs,
+                unrolled=unrolled,
+                state=TypedFields(plan, states, self._inputs.absent),
+                initial=states,
+                x={1: x[one] if isinstance(x, Tensor) else {n: v[one] for n, v in x.items()}},
+            )
+            found.append(self._own(run_eager_rounds(inputs, use_native=False)))
+        return [torch.cat(rows) for rows in zip(*found, strict=True)]
 
     def _own(self, found: TypedFields) -> list[Tensor]:
         return [found.part(name, 0) for name in self.cell.fields]

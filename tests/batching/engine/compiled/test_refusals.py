@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphfold.batching import Batch, Children, Network, Rounds, Up, build_schedule
+from graphfold.batching.engine.compiled import choice
 from graphfold.dag import GraphBuilder
 from graphfold.errors import EngineError
 from graphfold.layers import GCNCell
@@ -270,3 +271,49 @@ def test_rounds_under_autocast_are_not_compiled():
         network.fuse = True
         with pytest.raises(EngineError, match="autocast is on"):
             network(batch, x)
+
+
+ACROSS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda h: h - h.mean(0),
+    "softmax": lambda h: h.softmax(0),
+    "first": lambda h: h + h[0],
+    "order": lambda h: h.flip(0),
+    "size": lambda h: h / h.shape[0],
+    "products": lambda h: torch.softmax(h @ h.T, 1) @ h,
+    "numbers": lambda h: h / float(h.detach().abs().sum()),
+}
+ALONE: dict[str, Callable[[Tensor], Tensor]] = {
+    "along a row": lambda h: h.cumsum(1),
+    "halves": lambda h: torch.cat([h[: len(h) // 2] * 2, h[len(h) // 2 :] * 2]),
+    "row by row": lambda h: torch.stack([row * 2 for row in h]),
+    "random": lambda h: h * torch.rand_like(h),
+}
+DEPENDS = "depends on the other nodes of its group, so its results depend on the batch"
+
+
+@pytest.mark.parametrize("where", ["up", "rounds"])
+@pytest.mark.parametrize("change", [*ACROSS, *ALONE])
+def test_the_warning_says_whether_results_depend_on_the_batch(change, where, monkeypatch):
+    monkeypatch.setattr(choice, "_SAID", set())
+    own = {**ACROSS, **ALONE}[change]
+
+    class Changed(GCNCell):
+        def forward(self, x, children):
+            return {"h": own(super().forward(x, children)["h"])}
+
+    passes = [Rounds("bond", 2)] if where == "rounds" else [Up()]
+    network, schema = Network(bond_schema(), passes, [{"atom": Changed(SIZE)}]), bond_schema()
+    if where == "up":
+        kind = type("Leaf", (Odd,), {"arity": 0})
+        network = Network(schema, passes, [{"atom": kind(lambda cell, h: own(h))}])
+    builder = GraphBuilder(schema)
+    for _ in range(3):
+        builder.node("atom")
+    builder.edges("bond", [0, 1], [1, 0])
+    builder.output(0)
+    builder.finish(y=0.0)
+    dag = builder.build()
+    with pytest.warns(UserWarning, match="is not compiled") as said:
+        network(Batch(dag, build_schedule(dag, passes)), {"atom": torch.randn(3, SIZE)})
+    assert (DEPENDS in str(said[0].message)) == (change in ACROSS)
+    assert (DEPENDS in network.execution["atom"]) == (change in ACROSS)
