@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphfold._torch import handling_operations
 from graphfold.batching.cell import Cell
 from graphfold.batching.compiler.assembly import compile_cell
 from graphfold.batching.compiler.compiled_cell import CompiledCell
@@ -72,7 +74,8 @@ def check(cell: Cell, compiled: CompiledCell, signature: Signature, kind: type[T
 def depends_on_group(cell: Cell, signature: Signature, kind: type[Trial]) -> bool:
     """True if what a cell computes for a node of a made-up group depends on the other nodes.
 
-    A cell that raises there, or gives other numbers each time, is not judged.
+    A cell that raises there, gives other numbers each time, or draws random numbers, which would
+    move torch's generator for all threads, is not judged.
 
     Args:
         cell: the cell.
@@ -83,13 +86,20 @@ def depends_on_group(cell: Cell, signature: Signature, kind: type[Trial]) -> boo
     if copied is None:
         return False
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), handling_operations(_refuse_random):
             warnings.simplefilter("ignore")  # of made-up nodes
             trial = kind(copied, signature, FEW, 0 if kind.in_rounds else 3)
             one, other, alone = trial.run_eager(), trial.run_eager(), trial.run_alone()
     except Exception:  # foreign code may raise anything
         return False
     return _are_close(one, other) and not _are_close(alone, one)
+
+
+def _refuse_random(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls an operation; raises before one that draws random numbers."""
+    if torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None:
+        raise Untraceable("it draws random numbers")
+    return func(*args, **kwargs)
 
 
 def _in_float64(cell: Cell) -> Cell | None:

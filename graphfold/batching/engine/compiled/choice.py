@@ -377,10 +377,10 @@ def _compile_anew(
     return Known(compiled)
 
 
+@outside_modes
 def _in_full(reason: str, cell: Cell, signature: Signature, trial: type[Trial]) -> str:
     """The reason why a cell is not compiled, and whether its results depend on the batch."""
-    with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-        return reason + DEPENDS_ON_BATCH if depends_on_group(cell, signature, trial) else reason
+    return reason + DEPENDS_ON_BATCH if depends_on_group(cell, signature, trial) else reason
 
 
 def _require_on(cell: Cell, device: torch.device) -> None:
