@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from graphfold.commands import (
-    bench,
     check_adapter,
     compare,
     doctor,
@@ -43,7 +42,6 @@ COMMANDS = {
     "fingerprint": fingerprint,
     "check-adapter": check_adapter,
     "verify": verify,
-    "bench": bench,
     "list": listing,
     "doctor": doctor,
 }

@@ -67,7 +67,6 @@ WRONG_USE = {
     "check-adapter smiles": r"needs a file to read",
     "check-adapter smiles --set smiles_column": r"override 'smiles_column' cannot be read",
     "verify a b": r"'b' is one RUN too many",
-    "bench nothing": r"'nothing'",
     "list more": r"'more' is one argument too many",
 }
 

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from mixed_graphs import letters_to_sentences, word_lattices
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.eager import EagerReader
-from graphfold.bench.benchmarks.schedule import letters_to_sentences, word_lattices
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.inference.verify import distance
 from graphfold.layers import (

@@ -22,8 +22,6 @@ from scipy.stats import f_oneway
 from training.tiny_runs import read_json
 
 from graphfold.batching import Batch, States
-from graphfold.bench import measure
-from graphfold.commands import instruction_set
 from graphfold.commands.options import RERUN, WITHOUT_HYDRA
 from graphfold.datasets.data_module import DataModule
 from graphfold.inference import apply, verify
@@ -42,7 +40,6 @@ WRONG = {
     "tune": ["data=absent"],
     "check-adapter": ["absent"],
     "verify": ["absent"],
-    "bench": ["absent"],
     "list": ["--config-dir", "absent"],
 }
 
@@ -790,7 +787,7 @@ def _(lab, tmp_path):
     assert "infers no schema" in refused(lab, *trees, "--schema", tmp_path / "t.yaml")
 
 
-# verify, list, bench
+# verify, list
 
 
 def verified(lab: Lab, path: Path, *more: str) -> Any:
@@ -837,74 +834,3 @@ def _(lab):
     page = Path(__file__).parents[2] / "docs" / "options.md"
     assert ok(lab, "list", "--markdown").strip() == page.read_text().strip()
     assert ok(lab, "list").strip() != page.read_text().strip()
-
-
-def bench(lab: Lab, path: Path, *words: str) -> list[dict[str, Any]]:
-    """The rows of a benchmark that measures next to nothing."""
-    short = {"SECONDS": 0.0, "SECONDS_PER_TURN": 0.0, "TURNS": 2}
-    with mock.patch.multiple(measure, **short):
-        ok(lab, "bench", *words, "--json", path)
-    found: list[dict[str, Any]] = json.loads(path.read_text())
-    return found
-
-
-TREEFC = ("treefc", "--batch-size", "2", "--hidden-size", "4", "--shape", "random")
-
-
-@row.changes(
-    [
-        *("bench NAME", "bench --batch-size", "bench --hidden-size", "bench --shape"),
-        *("bench --threads", "bench --device", "bench --json"),
-    ],
-    "what is measured, at these sizes, and the file of the rows",
-    slow=True,
-)
-def _(lab, tmp_path):
-    words = ("treefc", "--batch-size", "2,3", "--hidden-size", "4", "--shape", "random")
-    found = bench(lab, tmp_path / "b.json", *words, "--threads", "2", "--device", "cpu")
-    values = {
-        key: {r[key] for r in found}
-        for key in ("benchmark", "batch_size", "hidden_size", "shape", "threads", "device")
-    }
-    assert values["benchmark"] == {"treefc"}
-    assert values["batch_size"] == {2, 3}
-    assert values["hidden_size"] == {4}
-    assert values["shape"] == {"random"}
-    assert values["threads"] == {2}
-    assert "absent" in refused(lab, "bench", "absent")
-    assert "absent" in refused(lab, "bench", *TREEFC, "--device", "absent")
-
-
-@row.changes("bench --isa", "the instruction set that the libraries are told to keep to")
-def _(lab, monkeypatch):
-    monkeypatch.setattr(instruction_set, "_cpu_flags", lambda: {*instruction_set.FLAGS["avx2"]})
-    for name, variable in instruction_set.VARIABLES["avx2"].items():
-        monkeypatch.setenv(name, "")
-        assert variable
-    assert "torch is loaded" in refused(lab, "bench", *TREEFC, "--isa", "avx2")
-    monkeypatch.setattr(instruction_set.sys, "modules", {})
-    instruction_set.keep_to(instruction_set.NATIVE)
-    assert {os.environ[name] for name in instruction_set.VARIABLES["avx2"]} == {""}
-    instruction_set.keep_to("avx2")
-    for name, value in instruction_set.VARIABLES["avx2"].items():
-        assert os.environ[name] == value
-
-
-@row.changes("bench --config-dir", "experiments of one's own may be measured")
-def _(lab, tmp_path):
-    words = ("bench", "train", "experiment=mine", f"data.cache_dir={lab.folder}/cache")
-    assert "mine" in refused(lab, *words)
-    place = "graphfold.bench.run.run_bench"
-    with mock.patch(place, return_value=0) as run:
-        ok(lab, *words, "--config-dir", own_config(lab))
-    assert run.call_args.args[1].config_dir == own_config(lab)
-
-
-@row.nothing("bench --trust", "what the user's own words name needs no trust", slow=True)
-def _(lab, tmp_path):
-    keys = ("variant", "batch_size", "phase", "shape")
-    found = [
-        [tuple(r[key] for key in keys) for r in bench(lab, tmp_path / "b.json", *TREEFC, *more)]
-        for more in ((), ("--trust", "effects"))
-    ]
-    assert found[0] == found[1]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from training.tiny_runs import read_json, train, write_corpora
 
+from benchmarks.experiment import load_experiment
 from graphfold.batching.native.library import why_missing
-from graphfold.bench.experiment import load_experiment
 from graphfold.errors import DataError
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose

@@ -8,9 +8,9 @@ import pytest
 import torch
 from training.tiny_runs import write_corpora
 
+from benchmarks.experiment import load_experiment
 from graphfold.batching import Down, Up
 from graphfold.batching.native.library import why_missing
-from graphfold.bench.experiment import load_experiment
 from graphfold.errors import ConfigError
 
 CONSTITUENTS = (

@@ -14,8 +14,8 @@ import torch
 from datasets.words.tiny_encoder import write_encoder
 from training.tiny_runs import WORDS, read_json, run, train, write_corpora
 
+from benchmarks.experiment import load_experiment
 from graphfold.batching.native.library import why_missing
-from graphfold.bench.experiment import load_experiment
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.training.run.checkpoint import Checkpoint
 

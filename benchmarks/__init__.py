@@ -1,0 +1,1 @@
+"""Measures the speed of graphfold beside baselines; see `python -m benchmarks --help`."""

@@ -1,0 +1,1 @@
+"""How accurate the models are: tables of runs, beside published figures and chemprop."""

@@ -1,1 +1,0 @@
-"""Benchmarks: each answers one question, against baselines measured in the same run."""

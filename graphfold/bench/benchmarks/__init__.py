@@ -1,1 +1,0 @@
-"""The benchmarks, one question each."""

@@ -1,0 +1,202 @@
+"""The variants of a benchmark compute the same, entry by entry, or are refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from thinned import thinned
+from torch import nn
+from training.tiny_runs import MOLECULES, write_corpora
+
+from benchmarks import molecules, sequence, sst, treefc, variants
+from benchmarks.baselines.loops import TreeLSTMLoop
+from benchmarks.experiment import load_experiment
+from benchmarks.variants import Variant, Way, count_operations, require_equal, ways_to_run
+from graphfold.dag import GraphBuilder, NodeType, Schema
+from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
+
+DTYPES = (torch.float32, torch.float64)
+Made = Mapping[str, Variant]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_corpora(tmp_path_factory.mktemp("data"))
+    rng = random.Random(0)
+    lines = [f"{smiles},{rng.gauss(0, 1):.2f}" for smiles in MOLECULES * 3]
+    text = "\n".join(["smiles,exp", *lines]) + "\n"
+    (folder / "lipophilicity" / "Lipophilicity.csv").write_text(text)
+    return folder
+
+
+def settings(root: Path) -> list[str]:
+    return [f"data.root={root}", f"data.cache_dir={root}/cache"]
+
+
+def of_treefc(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    return treefc.make_variants(treefc.TreeFC(6).to(dtype), treefc.make_trees(shape, 2))
+
+
+def of_sequence(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    cell = NaryTreeLSTMCell(6, 6, arity=1).to(dtype)
+    return sequence.make_variants(cell, [[3, 1, 2], [2]])
+
+
+def of_sst(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    own = [*sst.OVERRIDES, "model.hidden_size=6", "data.batch_size=5"]
+    found = load_experiment([*own, *settings(root)])
+    found.model.to(dtype)
+    return sst.make_variants(found, found.batches(2))
+
+
+def of_molecules(root: Path, dtype: torch.dtype, shape: str) -> Made:
+    own = [*molecules.SHAPES[shape], "model.hidden_size=8", "data.batch_size=5"]
+    found = load_experiment([*own, *settings(root)])
+    found.model.to(dtype)
+    return molecules.make_variants(found, found.batches(2))
+
+
+BENCHMARKS = [
+    (of_treefc, "identical"),
+    (of_treefc, "random"),
+    (of_sequence, ""),
+    (of_sst, ""),
+    *((of_molecules, shape) for shape in molecules.SHAPES),
+]
+
+
+#: Every benchmark in one of the precisions, that of molecules with every second shape.
+IN_BOTH = [(*benchmark, dtype) for benchmark in BENCHMARKS for dtype in DTYPES]
+FEW = [benchmark for n, benchmark in enumerate(BENCHMARKS) if benchmark[0] != of_molecules or n % 2]
+IN_ONE = [(*benchmark, DTYPES[number % 2]) for number, benchmark in enumerate(FEW)]
+
+
+@pytest.mark.parametrize(("make", "shape", "dtype"), thinned(IN_BOTH, IN_ONE))
+def test_all_variants_compute_the_same(
+    make: Callable[..., Made], shape: str, dtype: torch.dtype, root: Path
+) -> None:
+    torch.manual_seed(0)
+    made = make(root, dtype, shape)
+    assert len(made) > 1
+    assert {variant.results()[0].dtype for variant in made.values()} == {dtype}
+    require_equal(made)
+
+
+#: Each benchmark is tried with a wrong output or with a wrong gradient.
+WRONG = [
+    (*benchmark, wrong)
+    for wrong in ("outputs", "gradients")
+    for benchmark in (*BENCHMARKS[1:4], BENCHMARKS[5])
+]
+
+
+@pytest.mark.parametrize(("make", "shape", "wrong"), thinned(WRONG, [*WRONG[:4:2], *WRONG[5::2]]))
+def test_a_variant_with_one_wrong_entry_is_refused(
+    make: Callable[..., Made], shape: str, wrong: str, root: Path
+) -> None:
+    made = dict(make(root, torch.float64, shape))
+    name, right = list(made.items())[-1]
+    entry = 0 if wrong == "outputs" else -1
+
+    def change(results: list[torch.Tensor]) -> list[torch.Tensor]:
+        tensor = right.in_order(results)[entry].clone()
+        tensor.view(-1)[0] += 1e-6 * tensor.abs().max()
+        found = right.in_order(results)
+        found[entry] = tensor
+        return found
+
+    require_equal(made)
+    made[name] = replace(right, in_order=change)
+    with pytest.raises(RuntimeError, match=f"variant {name} differs from graphfold in result"):
+        require_equal(made)
+
+
+def test_nan_is_a_difference() -> None:
+    made = treefc.make_variants(treefc.TreeFC(4).double(), treefc.make_trees("random", 1))
+    broken = replace(
+        made["one_by_one"], in_order=lambda results: [result * float("nan") for result in results]
+    )
+    with pytest.raises(RuntimeError, match="by nan of its largest entry"):
+        require_equal({**made, "one_by_one": broken})
+
+
+def test_a_step_of_training_leads_all_variants_to_the_same_weights(root: Path) -> None:
+    made = of_molecules(root, torch.float64, "dmpnn")
+    before = made["graphfold"].parameters[0].detach().clone()
+    for variant in made.values():
+        variant.train()
+        assert variant.examples == 10
+    weights = [variant.parameters[0].detach() for variant in made.values()]
+    assert not torch.allclose(weights[0], before)
+    for weight in weights[1:]:
+        torch.testing.assert_close(weight, weights[0], rtol=1e-6, atol=1e-9)
+
+
+def test_the_ways_to_run_cells_are_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = treefc.TreeFC(3).network
+    compiled = {"graphfold": Way(True), "untraced": Way(False)}
+    for first, more in (("native", {"torch": Way(True, "torch")}), ("torch", {})):
+        monkeypatch.setattr(variants, "runs_first", lambda *_, first=first: first)
+        for fuse in (True, None):
+            network.fuse = fuse
+            assert ways_to_run(network) == compiled | more
+        network.fuse = False
+        assert ways_to_run(network) == {"graphfold": Way(False)}
+    Way(True, "torch").set(network)
+    assert (network.fuse, network.backend) == (True, "torch")
+
+
+def test_operations_are_counted_without_views() -> None:
+    x = torch.ones(3, 3, requires_grad=True)
+    assert count_operations(lambda: x.t().unsqueeze(0)) == 0
+    assert count_operations(lambda: torch.add(x, x.t())) == 1
+    assert count_operations(lambda: (torch.empty(3), x.new_empty(2), torch.empty_like(x))) == 0
+    assert count_operations(lambda: torch.zeros(3)) == 1
+    # A product and a sum; ones, the product of either factor with them, and the sum of these.
+    assert count_operations(lambda: torch.autograd.grad((x * x).sum(), x)) == 6
+
+
+def test_the_torch_backend_needs_fewer_operations_than_cells_as_they_are() -> None:
+    made = treefc.make_variants(treefc.TreeFC(3), treefc.make_trees("random", 2))
+    for phase in ("train", "inference"):
+        counts = {name: count_operations(made[name].work(phase).function) for name in made}
+        assert counts["torch"] < 0.75 * counts["untraced"]
+
+
+def test_perfect_trees_are_batched_by_hand_as_well() -> None:
+    model = treefc.TreeFC(3)
+    perfect, other = (treefc.make_trees(shape, 2) for shape in ("identical", "random"))
+    assert int(perfect.depth.max()) == 7
+    assert "hand_batched" in treefc.make_variants(model, perfect)
+    assert "hand_batched" not in treefc.make_variants(model, other)
+
+
+def test_the_loop_over_nodes_is_the_paper_s_tree_lstm() -> None:
+    schema = Schema((NodeType("word", 0), NodeType("phrase", 2)))
+    builder = GraphBuilder(schema)
+    left, right = builder.nodes("word", 2)
+    builder.output(builder.node("phrase", [left, right]))
+    builder.finish()
+    leaf, inner = LeafLSTMCell(3, 2), NaryTreeLSTMCell(0, 2)
+    words = torch.randn(2, 3)
+    h = TreeLSTMLoop((1, inner), (0, leaf))(builder.build(), {0: words, 1: torch.empty(1, 0)})
+    i, o, u = leaf.from_x(words).chunk(3, dim=1)
+    c_below = torch.sigmoid(i) * torch.tanh(u)
+    h_below = torch.sigmoid(o) * torch.tanh(c_below)
+    f_left, f_right, i, o, u = inner.from_h(h_below.view(1, -1)).chunk(5, dim=1)
+    kept = torch.sigmoid(f_left) * c_below[0] + torch.sigmoid(f_right) * c_below[1]
+    c = torch.sigmoid(i) * torch.tanh(u) + kept
+    torch.testing.assert_close(h, torch.cat([h_below, torch.sigmoid(o) * torch.tanh(c)]))
+
+
+def test_a_chain_is_torch_s_lstm() -> None:
+    cell = NaryTreeLSTMCell(3, 4, arity=1)
+    x = torch.randn(5, 3)
+    h = TreeLSTMLoop((0, cell))(sequence.chain_graphs([5]), {0: x})
+    lstm: nn.LSTM = sequence.torch_lstm(cell)
+    torch.testing.assert_close(h, lstm(x)[0])
