@@ -239,7 +239,6 @@ ADAPTERS = Registry(
     {
         "brackets": "graphfold.datasets.readers.brackets:BracketsAdapter",
         "conllu": "graphfold.datasets.readers.conllu:ConlluAdapter",
-        "descriptors": "graphfold.datasets.readers.descriptors:DescriptorsAdapter",
         "json": "graphfold.datasets.readers.json_records:JsonAdapter",
         "listops": "graphfold.datasets.readers.listops:ListOpsAdapter",
         "pairs": "graphfold.datasets.readers.pairs:PairsAdapter",

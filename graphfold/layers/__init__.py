@@ -12,7 +12,6 @@ from graphfold.layers.heads.classification import (
     PairClassificationHead,
 )
 from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.pretraining import PretrainingHead
 from graphfold.layers.heads.regression import (
     EvidentialHead,
     LogRegressionHead,
@@ -142,7 +141,6 @@ __all__ = [
     "PNACell",
     "PairClassificationHead",
     "PairReadout",
-    "PretrainingHead",
     "QuantileHead",
     "RNTNCell",
     "ReadersCell",

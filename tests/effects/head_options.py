@@ -124,9 +124,8 @@ def _(option):
     both, swapped = make(name), make(name, targets=[second, first])
     assert swapped.targets == (second, first)
     own = targets(both)
-    if name != "PretrainingHead":
-        raw = both(rows(both))
-        same(both.losses(raw, own), swapped_losses(swapped, raw, own))
+    raw = both(rows(both))
+    same(both.losses(raw, own), swapped_losses(swapped, raw, own))
     with pytest.raises(ConfigError, match="no target 'absent'"):
         make(name, targets=["absent"])
 
@@ -208,30 +207,6 @@ def _():
         q = torch.tensor([0.5, (1 - interval) / 2, (1 + interval) / 2], dtype=torch.float64)
         expected = torch.maximum(q * error, (q - 1) * error).mean((1, 2))
         same(losses(make("QuantileHead", interval=interval)), expected, rtol=1e-6, atol=1e-6)
-
-
-@row.changes("PretrainingHead.share", "the part of the targets that counts in a step of training")
-def _():
-    head = make("PretrainingHead", share=1.0)
-    evaluated = losses(head)
-    same(losses(head.train()), evaluated)
-    few = make("PretrainingHead", share=0.25)
-    assert torch.equal(losses(few), evaluated)  # all count outside of training
-    torch.manual_seed(0)
-    drawn = torch.stack([losses(few.train()) for _ in range(400)])
-    assert (drawn == 0).any()
-    same(drawn.mean(0), evaluated, rtol=0.3, atol=0.02)  # on average the same
-
-
-@row.changes("PretrainingHead.clip", "the largest standardised target")
-def _():
-    head = make("PretrainingHead", clip=2.0)
-    far = torch.full((COUNT, 2), 1e6, dtype=torch.float64)
-    assert torch.isfinite(losses(head, targets=far)).all()
-    expected = (head(rows(head)) - 2.0).square().mean(1)
-    same(losses(head, targets=far), expected)
-    expected = (head(rows(head)) - 5.0).square().mean(1)
-    same(losses(make("PretrainingHead", clip=5.0), targets=far), expected)
 
 
 @row.changes(["RelatednessHead.low", "RelatednessHead.high"], "the ends of the scale")

@@ -1,7 +1,4 @@
-"""Options of the adapters of molecules: what they change in the graphs that are read.
-
-Those of `smiles` and of `descriptors` are the same, and are tried with both where that can be.
-"""
+"""Options of the adapters of molecules: what they change in the graphs that are read."""
 
 from __future__ import annotations
 
@@ -17,9 +14,8 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.dag import Schema
 from graphfold.dag.compare import equal
-from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, bound_column
+from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.molecules.descriptors import NAMES
 from graphfold.datasets.molecules.features import find_features
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.registry import FEATURE_SETS
@@ -29,35 +25,26 @@ ROWS = row = Rows()
 TABLE = "smiles,y,kind,w\nCCO,1.5,no,1\nc1ccccc1,-2.5,yes,2\nCC(=O)[O-].[Na+],0.5,no,1\n"
 
 
-def both(name: str) -> list[str]:
-    """An option of both adapters."""
-    return [f"smiles.{name}", f"descriptors.{name}"]
-
-
-def adapter_of(option: str) -> str:
-    return option.partition(".")[0]
-
-
 # Columns
 
 
-@row.changes(both("smiles_column"), "the column of the molecules")
-def _(graphs, option):
+@row.changes("smiles.smiles_column", "the column of the molecules")
+def _(graphs):
     renamed = TABLE.replace("smiles", "structure")
-    plain = graphs(adapter_of(option), TABLE, "a.csv")
-    named = graphs(adapter_of(option), renamed, "a.csv", smiles_column="structure")
+    plain = graphs("smiles", TABLE, "a.csv")
+    named = graphs("smiles", renamed, "a.csv", smiles_column="structure")
     assert equal(plain, named)
     with pytest.raises(DataError, match="no column 'smiles'"):
-        graphs(adapter_of(option), renamed, "a.csv")
+        graphs("smiles", renamed, "a.csv")
 
 
 @row.changes(
-    both("header"), "false: the first line is a record, columns are column_1, column_2, ..."
+    "smiles.header", "false: the first line is a record, columns are column_1, column_2, ..."
 )
-def _(graphs, option):
+def _(graphs):
     body = TABLE.partition("\n")[2]
-    named = graphs(adapter_of(option), TABLE, "a.csv")
-    bare = graphs(adapter_of(option), body, "a.csv", header=False, smiles_column="column_1")
+    named = graphs("smiles", TABLE, "a.csv")
+    bare = graphs("smiles", body, "a.csv", header=False, smiles_column="column_1")
     assert bare.strings("graph", "smiles") == named.strings("graph", "smiles")
 
 
@@ -82,19 +69,13 @@ def _(graphs):
             assert [c.name for c in dag.schema.graph_targets] == targets
 
 
-@row.refused("descriptors.ignore_columns", "the targets are computed, so no column is one")
+@row.refused("smiles.longest_smiles", "a SMILES of more characters")
 def _(graphs):
-    with pytest.raises(ConfigError, match="ignore_columns=.* is not read with a list of target_c"):
-        graphs("descriptors", TABLE, "a.csv", ignore_columns=["y"])
-
-
-@row.refused(both("longest_smiles"), "a SMILES of more characters")
-def _(graphs, option):
     longest = max(len(line.partition(",")[0]) for line in TABLE.splitlines())
-    plain = graphs(adapter_of(option), TABLE, "a.csv")
-    assert equal(plain, graphs(adapter_of(option), TABLE, "a.csv", longest_smiles=longest))
+    plain = graphs("smiles", TABLE, "a.csv")
+    assert equal(plain, graphs("smiles", TABLE, "a.csv", longest_smiles=longest))
     with pytest.raises(RecordError, match=f"has {longest} characters, and {longest - 1} are read"):
-        graphs(adapter_of(option), TABLE, "a.csv", longest_smiles=longest - 1)
+        graphs("smiles", TABLE, "a.csv", longest_smiles=longest - 1)
 
 
 @row.changes("smiles.task", "cells are numbers, or classes")
@@ -143,15 +124,13 @@ def _(graphs):
 
 
 @row.changes(
-    ["smiles.weight_column", "descriptors.weight_column"],
+    "smiles.weight_column",
     "how often a record counts in training, and no input of the model",
 )
-def _(graphs, option):
-    adapter = option.partition(".")[0]
-    target = {"target_columns": ["y"]} if adapter == "smiles" else {}
+def _(graphs):
     text = "smiles,y,times\nCCO,1,0.5\nCC,2,0\nC,3,2\n"
-    plain = graphs(adapter, text, "w.csv", **target)
-    dag = graphs(adapter, text, "w.csv", weight_column="times", **target)
+    plain = graphs("smiles", text, "w.csv", target_columns=["y"])
+    dag = graphs("smiles", text, "w.csv", target_columns=["y"], weight_column="times")
     assert plain.weights() is None
     assert dag.weights().tolist() == [0.5, 0, 2]
     assert dag.schema.graph_inputs == plain.schema.graph_inputs == ()
@@ -173,43 +152,35 @@ def _(graphs):
     assert dag.graph_column(bound_column("y")).tolist() == [ABOVE, BELOW, 0]
 
 
-@row.changes(both("weight_column"), "how many records each counts for; no input of the model")
-def _(graphs, option):
-    dag = graphs(adapter_of(option), TABLE, "a.csv", weight_column="w")
-    assert dag.graph_column(RECORD_WEIGHT).tolist() == [1, 2, 1]
-    assert inputs(dag.schema) == []
-
-
-@row.changes(both("extra_columns"), "these columns of numbers are inputs of the model")
-def _(graphs, option):
-    dag = graphs(adapter_of(option), TABLE, "a.csv", extra_columns=["w", "y"])
+@row.changes("smiles.extra_columns", "these columns of numbers are inputs of the model")
+def _(graphs):
+    dag = graphs("smiles", TABLE, "a.csv", extra_columns=["w", "y"])
     assert inputs(dag.schema) == ["w", "y"]
     assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
 
 
-@row.changes(both("fill_missing"), "an empty cell of an input is no fault, but missing")
-def _(graphs, option):
+@row.changes("smiles.fill_missing", "an empty cell of an input is no fault, but missing")
+def _(graphs):
     text = TABLE.replace("-2.5", "")
     with pytest.raises(RecordError, match="y"):
-        graphs(adapter_of(option), text, "a.csv", extra_columns=["y"])
-    dag = graphs(adapter_of(option), text, "a.csv", extra_columns=["y"], fill_missing=True)
+        graphs("smiles", text, "a.csv", extra_columns=["y"])
+    dag = graphs("smiles", text, "a.csv", extra_columns=["y"], fill_missing=True)
     assert dag.graph_column("y").isnan().tolist() == [False, True, False]
 
 
-@row.changes(both("split_column"), "data.split=given divides the records as this column says")
-def _(lab, option, tmp_path):
+@row.changes("smiles.split_column", "data.split=given divides the records as this column says")
+def _(lab, tmp_path):
     parts = ["test", "train", "train", "val", "train", "test"]
     rows = "".join(f"{'C' * (i + 1)},{i},{part}\n" for i, part in enumerate(parts))
     path = lab.write("parts.csv", f"smiles,y,part\n{rows}")
-    targets = {"target_columns": ["y"]} if adapter_of(option) == "smiles" else {}
     data = DataModule(
-        adapter=adapter_of(option),
+        adapter="smiles",
         path=str(path),
         split="given",
         split_column="part",
         cache_dir=str(tmp_path),
         num_workers=0,
-        **targets,
+        target_columns=["y"],
     )
     data.prepare()
     for name in ("train", "val", "test"):
@@ -220,32 +191,32 @@ def _(lab, option, tmp_path):
 # What a molecule becomes
 
 
-@row.changes(both("explicit_hydrogens"), "hydrogens are atoms of the graph")
-def _(graphs, option):
+@row.changes("smiles.explicit_hydrogens", "hydrogens are atoms of the graph")
+def _(graphs):
     text = "smiles,y\nCO,1\n"
     sizes = [
-        graphs(adapter_of(option), text, "a.csv", explicit_hydrogens=value).num_nodes
+        graphs("smiles", text, "a.csv", explicit_hydrogens=value).num_nodes
         for value in (False, True)
     ]
     assert sizes == [2, 6]
 
 
-@row.changes(both("directed_bonds"), "both directions of a bond are nodes, the atoms stay")
-def _(graphs, option):
+@row.changes("smiles.directed_bonds", "both directions of a bond are nodes, the atoms stay")
+def _(graphs):
     text = "smiles,y\nCCO,1\n"
-    plain = graphs(adapter_of(option), text, "a.csv")
-    directed = graphs(adapter_of(option), text, "a.csv", directed_bonds=True)
+    plain = graphs("smiles", text, "a.csv")
+    directed = graphs("smiles", text, "a.csv", directed_bonds=True)
     assert counts(plain) == {"atom": 3}
     assert counts(directed) == {"atom": 3, "bond": 4}
 
 
 @row.changes(
-    both("fragments"), "nodes for parts of the molecule, above its atoms; another cut each"
+    "smiles.fragments", "nodes for parts of the molecule, above its atoms; another cut each"
 )
-def _(graphs, option):
+def _(graphs):
     text = "smiles,y\nc1ccccc1CC(=O)NC,1\n"
     found = {
-        cut: graphs(adapter_of(option), text, "a.csv", fragments=cut)
+        cut: graphs("smiles", text, "a.csv", fragments=cut)
         for cut in ("none", "rings_and_paths", "brics")
     }
     assert counts(found["none"]) == {"atom": 11}
@@ -255,36 +226,36 @@ def _(graphs, option):
     assert not equal(found["rings_and_paths"], found["brics"])
 
 
-@row.changes(both("features"), "which columns atoms and bonds have: those of the set")
-def _(graphs, option):
+@row.changes("smiles.features", "which columns atoms and bonds have: those of the set")
+def _(graphs):
     for name in FEATURE_SETS.paths:
-        dag = graphs(adapter_of(option), TABLE, "a.csv", features=name)
+        dag = graphs("smiles", TABLE, "a.csv", features=name)
         assert dag.schema.types[0].features == find_features(name).atom_columns
     widths = {
-        len(graphs(adapter_of(option), TABLE, "a.csv", features=n).schema.types[0].features)
+        len(graphs("smiles", TABLE, "a.csv", features=n).schema.types[0].features)
         for n in ("graphfold", "simple")
     }
     assert len(widths) == 2
 
 
 @row.changes(
-    both("salts"), "strip keeps the largest part of a mixture, refuse makes it a bad record"
+    "smiles.salts", "strip keeps the largest part of a mixture, refuse makes it a bad record"
 )
-def _(graphs, option):
-    plain = graphs(adapter_of(option), TABLE, "a.csv", salts="keep")
-    stripped = graphs(adapter_of(option), TABLE, "a.csv", salts="strip")
+def _(graphs):
+    plain = graphs("smiles", TABLE, "a.csv", salts="keep")
+    stripped = graphs("smiles", TABLE, "a.csv", salts="strip")
     assert plain.num_nodes - stripped.num_nodes == 1  # the sodium
     assert stripped.strings("graph", "changed_to")[:2] == [None, None]
     with pytest.raises(RecordError, match="part"):
-        graphs(adapter_of(option), TABLE, "a.csv", salts="refuse")
+        graphs("smiles", TABLE, "a.csv", salts="refuse")
 
 
-@row.changes(both("standardize"), "RDKit's standardisation: parent is the neutral largest part")
-def _(graphs, option):
+@row.changes("smiles.standardize", "RDKit's standardisation: parent is the neutral largest part")
+def _(graphs):
     found = {}
     for way in ("none", "cleanup", "parent", "tautomer"):
         dag = graphs(
-            adapter_of(option),
+            "smiles",
             "smiles,y\nOC(C)=C.[Na+],1\nCC(=O)[O-],2\n",
             "a.csv",
             standardize=way,
@@ -301,28 +272,28 @@ def _(graphs, option):
 # Inputs that are computed
 
 
-@row.changes(both("descriptors"), "these numbers of the molecule are inputs of the model")
-def _(graphs, option):
+@row.changes("smiles.descriptors", "these numbers of the molecule are inputs of the model")
+def _(graphs):
     for names in (["rdkit2d"], ["morgan", "torsions"], ["atom_pairs"]):
-        dag = graphs(adapter_of(option), TABLE, "a.csv", descriptors=names)
+        dag = graphs("smiles", TABLE, "a.csv", descriptors=names)
         assert inputs(dag.schema) == names
-    assert inputs(graphs(adapter_of(option), TABLE, "a.csv").schema) == []
+    assert inputs(graphs("smiles", TABLE, "a.csv").schema) == []
 
 
-@row.changes(both("fingerprint_size"), "the number of counts of each fingerprint")
-def _(graphs, option):
+@row.changes("smiles.fingerprint_size", "the number of counts of each fingerprint")
+def _(graphs):
     for size in (64, 256):
         options = {"descriptors": ["morgan", "atom_pairs"], "fingerprint_size": size}
-        dag = graphs(adapter_of(option), TABLE, "a.csv", **options)
+        dag = graphs("smiles", TABLE, "a.csv", **options)
         assert [dag.graph_column(n).shape for n in options["descriptors"]] == [(3, size)] * 2
 
 
-@row.changes(both("morgan_radius"), "how far from their centre the counted substructures reach")
-def _(graphs, option):
+@row.changes("smiles.morgan_radius", "how far from their centre the counted substructures reach")
+def _(graphs):
     molecule = Chem.MolFromSmiles("CCO")
     for radius in (0, 3):
         options = {"descriptors": ["morgan"], "morgan_radius": radius, "fingerprint_size": 64}
-        dag = graphs(adapter_of(option), TABLE, "a.csv", **options)
+        dag = graphs("smiles", TABLE, "a.csv", **options)
         generator = rdFingerprintGenerator.GetMorganGenerator(radius=radius, fpSize=64)
         expected = generator.GetCountFingerprintAsNumPy(molecule)
         assert np.array_equal(dag.graph_column("morgan")[0].numpy(), expected)
@@ -347,29 +318,6 @@ def _(graphs):
     dag = graphs("smiles", LISTS, "a.tsv", bond_target_columns=["o"])
     assert counts(dag) == {"atom": 3, "bond_ends": 2}
     assert dag.node_targets["o"][dag.output_index].tolist() == [1, 2]
-
-
-#: Options of `smiles` that say which cells are targets, and how they are read.
-OF_CELLS = {
-    "target_columns": ["y"],
-    "atom_target_columns": ["y"],
-    "bond_target_columns": ["y"],
-    "task": "classification",
-    "num_classes": 3,
-    "class_names": {"y": ["a", "b"]},
-    "positive": "a",
-    "units": {"y": "m"},
-    "bounded_targets": True,
-}
-
-
-@row.refused([f"descriptors.{name}" for name in OF_CELLS], "the targets are computed, not read")
-def _(graphs, option):
-    targets = graphs("descriptors", TABLE, "a.csv").schema.graph_targets
-    assert [c.name for c in targets] == [*NAMES]
-    name = option.partition(".")[2]
-    with pytest.raises(ConfigError, match=f"are computed. Leave {name} out"):
-        graphs("descriptors", TABLE, "a.csv", **{name: OF_CELLS[name]})
 
 
 def inputs(schema: Schema) -> Sequence[str]:

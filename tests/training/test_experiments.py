@@ -32,7 +32,6 @@ DATA = sorted(p.stem for p in (config_folder() / "data").glob("*.yaml") if p.ste
 #: What each kind of data cannot do without.
 NEEDED = {
     "smiles": ["data.path=f.csv", "data.target_columns=[a]"],
-    "descriptors": ["data.path=f.csv"],
     "brackets": ["data.path=f.txt", "data.num_classes=5"],
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],
@@ -60,7 +59,6 @@ METRICS = {
     "lipophilicity_dmpnn": "rmse",
     "json_records": "accuracy",
     "plans_cost": "q_error",
-    "pretrain_descriptors": "loss",
     "listops_best": "accuracy",
     "listops_tree_lstm": "accuracy",
     "moleculeace_best": "rmse",
@@ -105,7 +103,6 @@ DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
 
 #: Experiments on a file of the user's.
 ON_A_FILE = {
-    "pretrain_descriptors": "esol/delaney-processed.csv",
     "python_names": "python",
 }
 

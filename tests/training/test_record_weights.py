@@ -104,10 +104,6 @@ HEADS = {
         "model=dmpnn", "data.target_columns=[]", "data.atom_target_columns=[shift]",
         "model.readout._target_=graphfold.layers.OutputReadout", "loss.reduction=per_node",
     ],
-    "pretraining": [
-        "model=dmpnn", "data.target_columns=[y,z]",
-        "model.head._target_=graphfold.layers.PretrainingHead", "+model.head.share=1.0",
-    ],
 }  # fmt: skip
 TakeStep = Callable[..., Step]
 

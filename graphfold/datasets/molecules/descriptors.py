@@ -1,4 +1,4 @@
-"""Descriptors: numbers of a whole molecule, as further inputs of a model or as its targets."""
+"""Descriptors: numbers of a whole molecule, as further inputs of a model."""
 
 from __future__ import annotations
 
@@ -84,17 +84,11 @@ class Descriptors:
 
 def rdkit2d(_: Descriptors, molecule: Chem.Mol) -> NDArray[np.float32]:
     """[number of RDKit's descriptors] NaN where one is undefined."""
-    with np.errstate(over="ignore"):
-        values = np.array([*calculate(molecule).values()]).astype(np.float32)
-    return np.where(np.isfinite(values), values, np.float32("nan"))
-
-
-def calculate(molecule: Chem.Mol) -> dict[str, float]:
-    """name -> each descriptor of RDKit's list, in its order; NaN where one is undefined."""
     compute: Any = rdkit_descriptors.CalcMolDescriptors  # it has no types
-    with rdBase.BlockLogs():
-        found = compute(molecule, float("nan"), silent=True)
-    return {name: float(value) for name, value in found.items()}
+    with rdBase.BlockLogs(), np.errstate(over="ignore"):
+        computed = compute(molecule, float("nan"), silent=True)
+        values = np.array([*computed.values()], dtype=np.float64).astype(np.float32)
+    return np.where(np.isfinite(values), values, np.float32("nan"))
 
 
 def morgan(options: Descriptors, molecule: Chem.Mol) -> NDArray[np.uint8]:
@@ -127,20 +121,3 @@ DESCRIPTORS: Mapping[str, Callable[[Descriptors, Chem.Mol], NDArray[np.generic]]
     "atom_pairs": atom_pairs,
     "torsions": torsions,
 }
-
-
-#: `Ipc` grows exponentially with the size of a molecule, beyond single precision; `AvgIpc`, its
-#: mean, is among the others.
-LEFT_OUT = ("Ipc",)
-
-#: The largest number that is a target: single precision holds it and its square.
-LARGEST = 1e18
-
-#: RDKit's two-dimensional descriptors, in its order.
-NAMES = tuple(name for name, _ in rdkit_descriptors.descList if name not in LEFT_OUT)
-
-
-def describe_molecule(molecule: Chem.Mol) -> dict[str, float | None]:
-    """name -> descriptor; None where it is undefined, or too large for single precision."""
-    values = calculate(molecule)
-    return {name: values[name] if abs(values[name]) < LARGEST else None for name in NAMES}

@@ -363,7 +363,7 @@ class SmilesAdapter(Adapter):
                 molecule = read_in_silence(changed, self.explicit_hydrogens, True)
                 places = []
         if self.computes_more:
-            columns |= self._computed(molecule)
+            columns |= self.descriptors.values(molecule)
         targets: dict[str, list[Any]] = {}
         if self.columns.list_targets:
             targets = self.columns.list_values(row, self.graphs.count(molecule))
@@ -388,10 +388,6 @@ class SmilesAdapter(Adapter):
                 f"{self.longest_smiles:,} are read",
                 f"Set data.longest_smiles={length} to read it, or data.on_error=skip.",
             )
-
-    def _computed(self, molecule: Chem.Mol) -> dict[str, Any]:
-        """The columns that are computed of the molecule that the graph is made of."""
-        return {**self.descriptors.values(molecule)}
 
 
 def _check_list_targets(adapter: SmilesAdapter, bounded: bool) -> None:

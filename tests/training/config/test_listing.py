@@ -30,7 +30,7 @@ def test_what_values_may_name_is_what_the_code_has(choices: dict[str, dict[str, 
     assert list(choices["splits"]) == list(SPLITS)
     for task in ("regression", "binary", "multiclass"):
         assert list(choices[f"metrics of {task}"]) == list(builtin_metrics(task))
-    assert set(choices["heads"]) == {head.__name__ for head in HEADS} | {"PretrainingHead"}
+    assert set(choices["heads"]) == {head.__name__ for head in HEADS}
     for kind in ("heads", "readouts", "cells"):
         assert all(hasattr(graphfold.layers, name) for name in choices[kind])
     listed = [name for kind in ("heads", "readouts", "cells") for name in choices[kind]]
