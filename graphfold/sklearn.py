@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from graphfold.datasets.readers.brackets import bracket_text
 from graphfold.datasets.readers.json_inference import Fields, infer_positions, to_dict
 from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -69,7 +68,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     Args:
         data: what the records are: "smiles" (SMILES, or molecules of RDKit), "brackets" (trees in
-            brackets, or of NLTK, Stanza, or spaCy with benepar) or "json" (values of JSON, as
+            brackets) or "json" (values of JSON, as
             objects of Python or as text). The rows of a DataFrame, of a 2-D array or of equally
             long lists of numbers are JSON records, too, in which NaN is a missing value; molecules
             with further inputs (`extra_columns`) are rows of a DataFrame.
@@ -245,7 +244,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
             return {"record": texts}
         if self.data == "brackets":
-            return {"record": _each(rows, lambda row: bracket_text(row) or row)}
+            return {"record": _each(rows, lambda row: row)}
         read = make_adapter("smiles").record_of
         name = (self.overrides or {}).get("data.smiles_column", "smiles")
         columns: dict[str, list[Any]] = {}

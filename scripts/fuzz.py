@@ -634,7 +634,6 @@ def make_command(rng: random.Random, bases: Path, folder: Path) -> Case:
     options += (
         "--explain",
         "--format",
-        "--parser",
         "--output",
         "--limit",
         "--metric",

@@ -29,7 +29,6 @@ HOMES = {
     "hydra": ("training", "studies", "commands/train.py"),
     "omegaconf": ("training", "studies", "commands/train.py"),
     "torch_scatter": ("batching",),
-    "transformers": ("datasets/words/contextual.py",),
     "torch_geometric": ("dag/exchange.py", "dag/hetero.py", "bench"),
 }
 

@@ -212,8 +212,6 @@ def test_trees_are_learned() -> None:
     rate = {"optimizer.lr": 0.05}
     model = small(GraphClassifier, "brackets", max_epochs=20, overrides=rate, validation_fraction=0)
     assert model.fit(TREES, MOODS).predict(TREES).tolist() == MOODS
-    nltk = pytest.importorskip("nltk")
-    assert model.predict([nltk.Tree.fromstring(tree) for tree in TREES]).tolist() == MOODS
     values = [{"+": 1.5, "-": -1.5}[mood] for mood in MOODS]
     numbers = small(
         GraphRegressor, "brackets", max_epochs=20, overrides=rate, validation_fraction=0

@@ -12,7 +12,6 @@ import argparse
 from graphfold.commands.loading import loading
 from graphfold.commands.options import (
     add_input,
-    add_parser,
     add_run_arguments,
     job_of,
     local_path,
@@ -34,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write (default: INPUT_drawings, in the current folder)",
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N records")
-    add_parser(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.set_defaults(output_is_stdout=True)  # without --output
     add_input(parser, several=True)
-    parser.set_defaults(parser_name=None)  # the records of a file, as the run reads them
     parser.add_argument(
         "--output",
         type=place,

@@ -152,16 +152,6 @@ def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
     )
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The option --parser, which gives `parser_name`."""
-    parser.add_argument(
-        "--parser",
-        dest="parser_name",
-        metavar="LIBRARY:MODEL",
-        help="parse INPUT, raw sentences, by spacy, stanza or benepar, if that is installed",
-    )
-
-
 def settings_of(args: argparse.Namespace) -> list[str]:
     """The KEY=VALUE of `data` that `add_run_arguments` has read; of two, the last one counts."""
     asked = [] if args.batch_size is None else [f"batch_size={args.batch_size}"]
@@ -169,7 +159,7 @@ def settings_of(args: argparse.Namespace) -> list[str]:
 
 
 def job_of(args: argparse.Namespace) -> Job:
-    """The job that `add_run_arguments`, `add_input` and `add_parser` describe."""
+    """The job that `add_run_arguments` and `add_input` describe."""
     from graphfold.inference.apply import Job  # torch is loaded by then
 
     is_list = isinstance(args.input, list)
@@ -179,7 +169,6 @@ def job_of(args: argparse.Namespace) -> Job:
         takes_many=is_list,
         settings=settings_of(args),
         trust=args.trust,
-        parser=args.parser_name,
         input_format=args.input_format,
         shard=args.shard,
         engine=args.engine,

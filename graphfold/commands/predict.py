@@ -13,7 +13,6 @@ import argparse
 from graphfold.commands.loading import loading
 from graphfold.commands.options import (
     add_input,
-    add_parser,
     add_run_arguments,
     job_of,
     place,
@@ -50,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give trees back as they came, with predicted labels or columns; or write tables as "
         "Parquet, as an --output that ends in .parquet is, too",
     )
-    add_parser(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,6 @@ from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.graph_file import StoredGraphs
 from graphfold.datasets.storage.packing import PackedCorpus, join, pack_files, refuse_empty
-from graphfold.datasets.words.contextual import require_transformers
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -142,7 +141,7 @@ class DataModule:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
             spec = FeatureSpec.from_dict(state["spec"]).with_classes_of(dag.schema)
-            self.spec = self.locate(spec)
+            self.spec = spec
             self.spec.check_targets(dag.schema)
         self._dags = dag, self._encode(dag)
         self._is_prepared = True
@@ -161,7 +160,7 @@ class DataModule:
         self.source = self.source.for_scoring()
         _, dag = self._read()
         self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
-        self.spec = self.locate(spec)
+        self.spec = spec
         encoded = self._encode(dag)
         self.spec.check_targets(dag.schema)
         self._dags = dag, encoded
@@ -170,16 +169,6 @@ class DataModule:
     def state_dict(self) -> dict[str, Any]:
         """Split and feature spec as plain values, ready for JSON."""
         return {"split": self.split.to_dict(), "spec": self.spec.to_dict()}
-
-    def locate(self, spec: FeatureSpec) -> FeatureSpec:
-        """The spec of a trained model, with the encoder of its words where `data.encoder` says.
-
-        Raises:
-            ConfigError: if a library that it needs is not installed.
-            DataError: if that encoder is absent, or not the one that the model was trained with.
-        """
-        folder = self.settings.encoder
-        return spec if folder is None else spec.at(Path(folder).expanduser())
 
     @property
     def word_vectors(self) -> WordVectors | None:
@@ -196,8 +185,7 @@ class DataModule:
     @property
     def word_notes(self) -> list[str]:
         """Sentences about what was found of words, if that was looked for in this run."""
-        notes = [] if self._vectors is None else [self._vectors.note]
-        return notes + (self.spec.words.notes if self.spec.words is not None else [])
+        return [] if self._vectors is None else [self._vectors.note]
 
     @property
     def raw(self) -> TypedDAG:
@@ -390,14 +378,7 @@ class DataModule:
 
     def _find_words(self) -> tuple[str, str] | None:
         """The node type and the column of the words, where a setting asks for them."""
-        if not self.settings.encoder_layers:
-            raise ConfigError("data.encoder_layers is empty. Name a layer, such as -1.")
-        if self.settings.encoder is not None:
-            require_transformers()
-        else:
-            options = ("encoder_layers", "encoder_join", "encoder_pieces")
-            self._refuse_unread(options, "data.encoder=null", "Name an encoder")
-        names = ("vectors", "characters", "encoder")
+        names = ("vectors", "characters")
         asked = [f"data.{name}" for name in names if getattr(self.settings, name)]
         if not asked:
             return None
@@ -427,7 +408,7 @@ class DataModule:
 
     def _encode(self, dag: TypedDAG) -> TypedDAG:
         """The records encoded; those of a large corpus are when they are read."""
-        return dag if self._stored is not None else self.spec.encode(dag, self.cache_dir)
+        return dag if self._stored is not None else self.spec.encode(dag)
 
     def _chunks(self, dag: TypedDAG, numbers: Tensor, facts: bool) -> Iterator[TypedDAG]:
         if self._stored is None:
@@ -445,8 +426,7 @@ class DataModule:
         self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
         refuse_empty(packed)
-        needs_all = self.settings.encoder is not None or self._words is not None
-        is_large = sum(corpus.graphs.size for corpus in packed) > LARGE and not needs_all
+        is_large = sum(corpus.graphs.size for corpus in packed) > LARGE and self._words is None
         stored = join(packed, is_whole=not is_large)
         self._stored = stored if is_large else None
         facts = stored.facts if is_large else stored.whole()

@@ -63,10 +63,6 @@ class DataSettings:
         vectors: a file of word vectors, which the embeddings of words begin with; see
             `graphfold.datasets.words.vectors`.
         characters: whether the beginning, the end and the shape of a word are features of it.
-        encoder: a folder with an encoder of Hugging Face, whose hidden states are features.
-        encoder_layers: which of them: 0 is the embeddings, -1 the last one.
-        encoder_join: several of them side by side ("concat"), or their "mean".
-        encoder_pieces: of a word in several pieces, the "mean" or the "first" one.
     """
 
     corpus: str | None = None
@@ -99,10 +95,6 @@ class DataSettings:
 
     vectors: LocalPath | None = None
     characters: bool = False
-    encoder: LocalPath | None = None
-    encoder_layers: Sequence[int] = (-1,)
-    encoder_join: Literal["concat", "mean"] = "concat"
-    encoder_pieces: Literal["mean", "first"] = "mean"
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> DataSettings:

@@ -56,7 +56,6 @@ class Job:
         takes_many: whether patterns and folders are looked into; otherwise there is one input.
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trust: third-party packages that may be imported.
-        parser: see `graphfold.load`.
         input_format: the kind of table; None for what the name of each input says.
         shard: number and count of the jobs that share the inputs, this one and all: (3, 64). None
             if there is one.
@@ -69,7 +68,6 @@ class Job:
     takes_many: bool = False
     settings: Sequence[str] = ()
     trust: Collection[str] = ()
-    parser: str | None = None
     input_format: str | None = None
     shard: tuple[int, int] | None = None
     engine: str | None = None
@@ -77,7 +75,7 @@ class Job:
 
     def load(self) -> Predictor:
         """The run, ready to predict."""
-        predictor = load(self.run, self.trust, self.parser, **parse_settings(self.settings))
+        predictor = load(self.run, self.trust, **parse_settings(self.settings))
         prepare_process(predictor.trained.config.threads)
         predictor.unknown = UnknownValues(predictor.trained.spec)
         return predictor
@@ -323,7 +321,7 @@ def _processes(predictor: Predictor, inputs: Sequence[Input]) -> int:
     forked computes on a CPU with one thread.
     """
     is_plain = predictor.trained.device.type == "cpu" and torch.get_num_threads() == 1
-    if start_method() != "fork" or not is_plain or predictor.parser is not None:
+    if start_method() != "fork" or not is_plain:
         return 1
     sizes = [given.path.stat().st_size if given.path.is_file() else 0 for given in inputs]
     if sum(sizes) < 2 * SMALL_FILE or 2 * max(sizes) > sum(sizes):

@@ -124,7 +124,7 @@ def one_record(record: Any, verb: str) -> DataError:
 
 
 #: Modules whose objects can be iterated over, and are one record all the same.
-_ONE_RECORD = ("nltk.tree", "spacy.tokens", "rdkit.")
+_ONE_RECORD = ("rdkit.",)
 
 
 def _of_pandas(pandas: Any, frame: Any) -> Frame:

@@ -102,7 +102,6 @@ def work_of(predictor: Predictor, path: Path, options: Mapping[str, Any]) -> dic
         "input": content_hash(predictor.adapter, path),
         "model": _model_hash(predictor.trained),
         "settings": {**predictor.settings, "batch_size": predictor.batch_size},
-        "parser": predictor.parser_name,
         "options": dict(options),
         "versions": [version("graphfold"), torch.__version__],
         "machine": [torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()],

@@ -18,7 +18,6 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
-from graphfold.datasets.parsers import make_parser, parse_file
 from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.reading import read_beside_records
@@ -52,23 +51,18 @@ class Unread(NamedTuple):
     reason: str
 
 
-def load(
-    run: str | Path, trust: Collection[str] = (), parser: str | None = None, **settings: Any
-) -> Predictor:
+def load(run: str | Path, trust: Collection[str] = (), **settings: Any) -> Predictor:
     """A trained model, ready to predict.
 
     Args:
         run: a run folder or a checkpoint file.
         trust: third-party packages that may be imported.
-        parser: what parses raw sentences, such as "spacy:en_core_web_sm"; see `make_parser`. None
-            if sentences are given with their trees.
         **settings: keys of the config group `data` that differ from the run's.
 
     Raises:
         CheckpointError: if it cannot be read or trusted.
-        ConfigError: if the parser cannot be used.
     """
-    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings, parser)
+    return Predictor(TrainedModel.load(find_checkpoint(Path(run)), trust), settings)
 
 
 class Predictor:
@@ -77,12 +71,10 @@ class Predictor:
     Args:
         trained: the model.
         settings: keys of the config group `data` that differ from the run's.
-        parser: the name of what parses raw sentences, see `make_parser`; None for nothing.
         data: the data of the run, where they are there already; without `settings`.
 
     Attributes:
         adapter: what reads records; where it can do without targets, it does.
-        parser: what parses raw sentences, if anything does.
         batch_size: how many records are predicted at once: as asked for, else that of the run or
             `BATCH_SIZE`, whichever is larger.
         num_workers: processes that read files, as in `read_beside_records`.
@@ -94,15 +86,12 @@ class Predictor:
         self,
         trained: TrainedModel,
         settings: Mapping[str, Any] | None = None,
-        parser: str | None = None,
         data: DataModule | None = None,
     ) -> None:
         self.settings = dict(settings or {})
         data = data or trained.data({"path": ".", **self.settings})
-        self.trained = replace(trained, spec=data.locate(trained.spec))
+        self.trained = trained
         self.adapter: Adapter = data.source.spec.make().without_targets()
-        self.parser_name = parser
-        self.parser = None if parser is None else make_parser(parser, self.adapter.text_format)
         is_asked = "batch_size" in (settings or {})
         self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
         self.num_workers = data.num_workers
@@ -136,10 +125,9 @@ class Predictor:
         """One prediction for each item.
 
         Args:
-            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file or as an
-                object of NLTK, spaCy or Stanza; with a parser, a sentence. Or a table: a DataFrame
-                of pandas or polars, an Arrow table, or a mapping from names to columns; it is read
-                by its columns, as `predict` reads a file.
+            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file. Or a
+                table: a DataFrame of pandas or polars, an Arrow table, or a mapping from names to
+                columns; it is read by its columns, as `predict` reads a file.
             column: the column of a table that has the records, such as trees, where it has others.
 
         Returns:
@@ -227,12 +215,6 @@ class Predictor:
             raise RecordError(prediction.reason)
         return draw_graph(result.dag, prediction, self.trained.head)
 
-    def records(self, path: Path) -> Iterator[Record]:
-        """The records of a file; with a parser, those of its sentences."""
-        if self.parser is None:
-            return self.adapter.records(path)
-        return parse_file(self.parser, self.adapter, path)
-
     def walk(
         self,
         path: Path,
@@ -254,10 +236,9 @@ class Predictor:
             DataError: if the file cannot be used, or changes meanwhile.
             SchemaError: if its features are not those that the model was trained with.
         """
-        records = islice(self.records(path), skip, stop)
-        workers = self.num_workers if self.parser is None else 0
+        records = islice(self.adapter.records(path), skip, stop)
         chunks = read_beside_records(
-            self.adapter, path, records, carry, "skip", workers, self.batch_size
+            self.adapter, path, records, carry, "skip", self.num_workers, self.batch_size
         )
         with unchanged(self.adapter, [path]):
             for chunk, carried in chunks:
@@ -336,8 +317,6 @@ class Predictor:
             return Record(number, None, error)
 
     def _record_of(self, item: Any) -> Record:
-        if self.parser is not None and isinstance(item, str):
-            item = self.parser.parse_one(item)
         return self.adapter.record_of(item)
 
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:

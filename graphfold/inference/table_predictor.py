@@ -41,13 +41,12 @@ class TablePredictor:
             all of a table of JSON records (each row is one), and for those that a run of molecules
             names.
         trust: third-party packages that may be imported.
-        parser: see `graphfold.load`.
         **settings: keys of the config group `data` that differ from the run's, such as
             `smiles_column` and `batch_size`.
 
     Raises:
         CheckpointError: if the run cannot be read or trusted.
-        ConfigError: if a setting or the parser cannot be used.
+        ConfigError: if a setting cannot be used.
     """
 
     def __init__(
@@ -55,12 +54,11 @@ class TablePredictor:
         run: str | Path,
         column: str | None = None,
         trust: Collection[str] = (),
-        parser: str | None = None,
         **settings: Any,
     ) -> None:
         self.column = column
         path = find_checkpoint(Path(run)).absolute()
-        self._model = _Model(path, file_hash(path), pickle.dumps([[*trust], parser, settings]))
+        self._model = _Model(path, file_hash(path), pickle.dumps([[*trust], settings]))
         self._model.load()  # what is wrong is told here, not by a worker
 
     def __repr__(self) -> str:
@@ -142,8 +140,8 @@ def _load(model: _Model) -> tuple[Predictor, Lock]:
             "anew.",
             path=str(model.path),
         )
-    trust, parser, settings = pickle.loads(model.options)
-    return load(model.path, trust, parser, **settings), Lock()
+    trust, settings = pickle.loads(model.options)
+    return load(model.path, trust, **settings), Lock()
 
 
 def _is_batch(table: Any) -> bool:

@@ -565,25 +565,6 @@ def _(lab, tmp_path):
         assert bare[0] == bare[1]
 
 
-@row.changes(
-    ["predict --parser", "draw --parser"], "INPUT holds raw sentences, which that library parses"
-)
-def _(lab, option):
-    command, run = command_of(option), lab.run("sentences").folder
-    raw = lab.write("raw.txt", "a film is good\n")
-    more = ["--output", lab.folder / "parsed"] if command == "draw" else []
-    assert "--parser names 'absent'" in refused(
-        lab, command, run, raw, *more, "--parser", "absent:x"
-    )
-    place = "graphfold.inference.predictor.make_parser"
-    with mock.patch(place, side_effect=RuntimeError("it is made")) as make:
-        lab.command(command, run, raw, *more, "--parser", "spacy:model")
-        assert make.call_args.args == ("spacy:model", "conllu")
-        make.reset_mock()
-        lab.command(command, run, lab.folder / "words.conllu", *more)
-        make.assert_not_called()
-
-
 @row.changes("fingerprint --output", "its suffix chooses the form; the numbers are the same")
 def _(lab, tmp_path):
     words = ["fingerprint", lab.run("molecules").folder, table(lab)]

@@ -447,46 +447,6 @@ def _(lab, tmp_path):
     assert {*vectors} & {*words(data)} <= {*vocabulary.words}
 
 
-def context(lab: Lab, **settings: Any) -> torch.Tensor:
-    """[num_words, width] what the encoder gives the words of some sentences."""
-    text = "(1 (1 The) (1 (1 film) (1 brightly)))\n(1 (1 bad) (1 brights))\n(1 (1 a) (1 film))\n"
-    path = lab.write("context.txt", text)
-    data = trees(lab, path=path, fractions=[0.4, 0.3, 0.3], encoder=lab.encoder, **settings)
-    return data.encoded().features("word")["context"]
-
-
-@row.changes("data.encoder", "hidden states of this encoder are features of words")
-def _(lab):
-    found = context(lab)
-    assert found.shape == (7, 8)
-    assert not torch.allclose(found[1], found[6])  # the same word in another sentence
-
-
-@row.changes("data.encoder_layers", "which hidden states: 0 is the same in every sentence")
-def _(lab):
-    first, last = (context(lab, encoder_layers=[layer]) for layer in (0, -1))
-    assert not torch.allclose(first, last)
-    torch.testing.assert_close(last, context(lab, encoder_layers=[2]))
-
-
-@row.changes("data.encoder_join", "several layers side by side, or their mean")
-def _(lab):
-    layers = [context(lab, encoder_layers=[layer]) for layer in (0, 2)]
-    side, mean = (
-        context(lab, encoder_layers=[0, 2], encoder_join=join) for join in ("concat", "mean")
-    )
-    torch.testing.assert_close(side, torch.cat(layers, 1))
-    torch.testing.assert_close(mean, (layers[0] + layers[1]) / 2)
-
-
-@row.changes("data.encoder_pieces", "a word in several pieces has their mean, or the first one")
-def _(lab):
-    mean, first = (context(lab, encoder_pieces=how) for how in ("mean", "first"))
-    whole, broken = [0, 1, 3, 5, 6], [2, 4]  # brightly and brights are four pieces each
-    torch.testing.assert_close(mean[whole], first[whole])
-    assert all(not torch.allclose(mean[i], first[i]) for i in broken)
-
-
 def known(data: DataModule) -> set[str]:
     """The words that a model is to know."""
     return {*data.spec.vocabularies["type:word", "form"].words}

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
 import torch
-from datasets.words.tiny_encoder import write_encoder
 from torch import Tensor
 from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json, write_corpora
 
@@ -95,12 +93,6 @@ class Lab:
     def corpora(self) -> Path:
         """A folder of tiny corpora, as `data.root`."""
         return write_corpora(self.folder / "corpora")
-
-    @cached_property
-    def encoder(self) -> Path:
-        """A tiny BERT; skips the row without transformers."""
-        pytest.importorskip("transformers", reason="needs transformers (extra 'text')")
-        return write_encoder(self.folder / "encoder")
 
     def base(self, name: str) -> list[str]:
         """The overrides of a tiny run: `molecules`, `classes`, `trees`, `sentences` or `lists`."""

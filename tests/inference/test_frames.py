@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 import torch
 from inference.test_predict import SMALL
-from nltk.tree import Tree
 from training.tiny_runs import train, write_corpora, write_molecules
 
 import graphfold
@@ -168,8 +167,6 @@ def test_a_table_of_trees_is_its_only_column(trees: Predictor) -> None:
     assert found["reason"].tolist() == ["", bad["reason"]]
     with pytest.raises(DataError, match="has 2 columns.*Name its column with"):
         trees.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
-    with pytest.raises(DataError, match="Put the nltk Tree into a list"):
-        trees.predict(Tree.fromstring("(3 (2 the) (4 film))"))
 
 
 def test_a_row_of_a_table_is_a_json_record(records: Predictor) -> None:

@@ -162,7 +162,6 @@ def test_a_format_that_makes_no_sense_is_wrong_use(
     assert "the run reads conllu. Write --format conllu" in fault(tagger, "--format", "brackets")
     explained = fault(trees, "--format", "brackets", "--explain")
     assert "no place for contributions. Leave --explain out" in explained
-    assert "the run reads brackets. Use stanza or benepar" in fault(trees, "--parser", "spacy")
 
 
 def test_targets_without_a_place_in_the_format_are_named() -> None:

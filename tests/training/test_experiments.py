@@ -17,7 +17,7 @@ from graphfold.training.config.compose import compose
 from graphfold.training.config.folder import config_folder
 
 #: Experiments that need vectors or an encoder of the user's: those are in test_words.py.
-WITH_WORDS = {"sst_glove", "sst_features"}
+WITH_WORDS = {"sst_glove"}
 EXPERIMENTS = sorted(
     {path.stem for path in (config_folder() / "experiment").glob("*.yaml")} - WITH_WORDS
 )

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets.words.tiny_encoder import write_encoder
 from training.tiny_runs import WORDS, read_json, run, train, write_corpora
 
 from benchmarks.experiment import load_experiment
@@ -91,16 +90,12 @@ def test_sst_glove_trains_from_vectors_and_needs_them_no_more(
     assert "data.vectors cannot be changed for a trained model" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("experiment", "key"), [("sst_glove", "vectors"), ("sst_features", "encoder")]
-)
 def test_what_an_experiment_needs_is_named(
-    experiment: str, key: str, corpora: Path, capsys: pytest.CaptureFixture[str]
+    corpora: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("train", f"experiment={experiment}", f"data.root={corpora}") == 2
-    assert f"data.{key} has no value, which this run needs. Add data.{key}=VALUE." in (
-        capsys.readouterr().err
-    )
+    assert run("train", "experiment=sst_glove", f"data.root={corpora}") == 2
+    fault = "data.vectors has no value, which this run needs. Add data.vectors=VALUE."
+    assert fault in capsys.readouterr().err
 
 
 def test_vectors_without_a_learning_rate_stay(corpora: Path, vectors: Path, tmp_path: Path) -> None:
@@ -163,40 +158,3 @@ def test_members_of_an_ensemble_all_begin_with_the_vectors(
     is_equal = (first == second).all(1)
     assert int(is_equal.sum()) == 9  # eight vectors and the row of a missing word
     assert (first[~is_equal].abs() <= 0.05).all()
-
-
-def test_sst_features_predicts_with_the_encoder_and_only_with_it(
-    corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("transformers", reason="needs transformers (extra 'text')")
-    encoder = write_encoder(tmp_path / "bert")
-    own = ["experiment=sst_features", f"data.encoder={encoder}", f"data.root={corpora}"]
-    folder = train(tmp_path / "run", *own, *SMALL, *COMPILED)
-    test = corpora / "sst" / "test.txt"
-    capsys.readouterr()
-    assert run("predict", folder, test) == 0
-    before = lines(capsys.readouterr().out)
-    assert len(before) == 12
-    encoder.rename(tmp_path / "moved")
-    assert run("predict", folder, test) == 2
-    error = capsys.readouterr().err
-    assert "bert: no such folder" in error
-    assert "Add --set encoder=VALUE." in error
-    assert "Traceback" not in error
-    assert run("predict", folder, test, "--set", f"encoder={tmp_path}/moved") == 0
-    assert lines(capsys.readouterr().out) == before
-    assert run("evaluate", folder, "--data", test, "--set", f"encoder={tmp_path}/moved") == 0
-    write_encoder(tmp_path / "other", seed=1)
-    assert run("predict", folder, test, "--set", f"encoder={tmp_path}/other") == 2
-    assert "is not the encoder that the model was trained with" in capsys.readouterr().err
-    more = ["--set", f"encoder={tmp_path}/moved", "--set", "encoder_layers=[0]"]
-    assert run("predict", folder, test, *more) == 2
-    assert "data.encoder_layers cannot be changed" in capsys.readouterr().err
-
-
-def test_without_transformers_the_error_says_what_to_install(
-    corpora: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("graphfold.datasets.words.contextual.find_spec", lambda _: None)
-    assert run("train", "data=sst", "data.encoder=bert", f"data.root={corpora}") == 2
-    assert "pip install 'graphfold[text]'" in capsys.readouterr().err

@@ -9,7 +9,6 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -233,14 +232,13 @@ class FeatureSpec:
         """The schema of encoded graphs: string features are int64 ids of known `size`."""
         return self._encoded(self.source)
 
-    def encode(self, dag: TypedDAG, cache: Path | None = None) -> TypedDAG:
+    def encode(self, dag: TypedDAG) -> TypedDAG:
         """`dag` with vocabulary ids in place of strings, and inputs of whole graphs scaled.
 
         The targets of `dag` may be others than those learnt from, or none.
 
         Args:
             dag: the graphs, as read.
-            cache: the folder for what takes long to compute, see `WordFeatures.encode`.
 
         Raises:
             SchemaError: if its types, edges or features are others.
@@ -253,7 +251,7 @@ class FeatureSpec:
         for name, scaler in self.inputs.items():
             columns["graph"][name] = scaler.scale(columns["graph"][name])
         if self.words is not None:
-            columns[f"type:{self.words.type_name}"] |= self.words.encode(dag, cache)
+            columns[f"type:{self.words.type_name}"] |= self.words.encode(dag)
         return replace(
             dag,
             schema=self._encoded(dag.schema),
@@ -311,10 +309,6 @@ class FeatureSpec:
                 f"the feature spec of the run cannot be read ({first_line(error)}). Restore its "
                 "files, or train again."
             ) from error
-
-    def at(self, encoder: Path) -> FeatureSpec:
-        """The same, with the encoder of the words in this folder; see `WordFeatures.at`."""
-        return self if self.words is None else replace(self, words=self.words.at(encoder))
 
     def with_classes_of(self, schema: Schema) -> FeatureSpec:
         """The same; targets without names of classes, or a task, get those of the same data.

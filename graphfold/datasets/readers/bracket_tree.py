@@ -330,10 +330,5 @@ def write_tree(tree: BracketTree, labels: Sequence[str]) -> str:
 
 def write_fault(reason: str) -> str:
     """`(ERROR why_there_is_no_prediction)`: a tree of one word, so that records can be counted."""
-    return f"({ERROR} {escape_word('_'.join(reason.split()))})"
-
-
-def escape_word(word: str) -> str:
-    """A word as it may stand in brackets; blanks become no-break spaces, nothing `_`."""
-    word = word.replace("(", "-LRB-").replace(")", "-RRB-")
-    return "".join("\xa0" if sign in " \t\n" else sign for sign in word) or "_"
+    word = "_".join(reason.split()).replace("(", "-LRB-").replace(")", "-RRB-")
+    return f"({ERROR} {word})"

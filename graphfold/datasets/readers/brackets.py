@@ -1,7 +1,7 @@
 """Bracketed constituency trees: Stanford Sentiment Treebank, Penn Treebank and the like.
 
 The file says, from top to bottom, where one tree of a file ends and the next begins, broken ones
-included; how trees of other libraries become brackets; and what the adapter makes of a tree.
+included, and what the adapter makes of a tree.
 """
 
 from __future__ import annotations
@@ -22,15 +22,6 @@ from graphfold.datasets.files import record_limit
 from graphfold.datasets.files.record_limit import RecordLimit
 from graphfold.datasets.files.table_columns import MOST_CLASSES
 from graphfold.datasets.files.text_files import Line, at_least_one, scan_lines, text_lines
-from graphfold.datasets.parsed_sentences import (
-    is_nltk_tree,
-    is_spacy,
-    is_stanza,
-    nltk_to_brackets,
-    one_sentence,
-    one_stanza_sentence,
-    stanza_to_brackets,
-)
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.datasets.readers.bracket_tree import (
     JOINT,
@@ -151,25 +142,6 @@ def _begins_tree(line: str, indent: int) -> bool:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(_BLANKS))
-
-
-def bracket_text(item: Any) -> str | None:
-    """The brackets of an object of NLTK, spaCy with benepar, or Stanza; None of anything else.
-
-    Raises:
-        RecordError: if it holds no constituency tree, or several.
-    """
-    if is_nltk_tree(item):
-        return nltk_to_brackets(item)
-    if is_spacy(item):
-        sentence = one_sentence(item)
-        if not sentence._.has("parse_string"):
-            fault = "the spaCy text has no constituents"
-            raise RecordError(fault, "Add benepar to the pipeline.")
-        return str(sentence._.parse_string)
-    if is_stanza(item):
-        return stanza_to_brackets(one_stanza_sentence(item))
-    return None
 
 
 #: What stands in place of a label that is a target and was not annotated.
@@ -335,20 +307,6 @@ class BracketsAdapter(Adapter):
     def records_of_text(self, text: str) -> Iterator[Record]:
         """The same of a text that is in no file."""
         return _trees(lambda: text_lines(text), Path())
-
-    def record_of(self, item: Any) -> Record:
-        """A tree in brackets, of NLTK, or of a sentence that spaCy with benepar or Stanza parsed.
-
-        Where labels are targets, those of other libraries are not read.
-        """
-        text = bracket_text(item)
-        if text is None:
-            return super().record_of(item)
-        source = BracketText(text.strip(), 1, 1)
-        if self.codes is not None:
-            tree = read_tree(source, True, lambda token: True)
-            source = BracketText(write_tree(tree, [MISSING_LABELS[0]] * len(tree)), 1, 1)
-        return Record(1, source)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one tree; see `Adapter.parse`."""

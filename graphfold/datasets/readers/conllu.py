@@ -1,6 +1,6 @@
 """CoNLL-U: the dependency trees of Universal Dependencies.
 
-Parsed sentences of other libraries become CoNLL-U first; predictions are written back as columns.
+Predictions are written back as columns.
 """
 
 from __future__ import annotations
@@ -20,14 +20,6 @@ from graphfold.datasets.files.text_files import (
     scan_raw_lines,
     text_lines,
 )
-from graphfold.datasets.parsed_sentences import (
-    is_spacy,
-    is_stanza,
-    one_sentence,
-    one_stanza_sentence,
-    spacy_to_conllu,
-    stanza_to_conllu,
-)
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.datasets.readers.conllu_sentence import (
     Sentence,
@@ -40,20 +32,6 @@ from graphfold.datasets.readers.conllu_sentence import (
 )
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
 from graphfold.options import refuse_unread
-
-
-def sentence_text(item: Any) -> Any:
-    """CoNLL-U of a sentence of spaCy, Stanza or the package conllu; anything else as it is.
-
-    Raises:
-        RecordError: if it is not parsed, or several sentences.
-    """
-    if is_spacy(item):
-        return spacy_to_conllu(one_sentence(item))
-    if is_stanza(item):
-        return stanza_to_conllu(one_stanza_sentence(item))
-    return item.serialize() if hasattr(item, "serialize") else item
-
 
 #: Target of words -> the column, from 0, that holds it.
 COLUMN_OF: Mapping[str, int] = {
@@ -283,10 +261,6 @@ class ConlluAdapter(Adapter):
             for target, labels in predicted.values.items()
         }
         return with_columns(text, known)
-
-    def record_of(self, item: Any) -> Record:
-        """A sentence in CoNLL-U, or one that spaCy, Stanza or the package conllu has parsed."""
-        return super().record_of(sentence_text(item))
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one sentence; see `Adapter.parse`."""

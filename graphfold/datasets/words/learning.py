@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from graphfold.dag import TypedDAG
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.features.vocabulary import count_words
-from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
 from graphfold.datasets.words.vectors import WordVectors, read_vectors
-from graphfold.datasets.words.word_features import Context, WordFeatures
+from graphfold.datasets.words.word_features import WordFeatures
 
 if TYPE_CHECKING:
     from graphfold.datasets.settings import DataSettings
@@ -32,8 +31,7 @@ def learn_words(
         settings: what they are to have.
 
     Raises:
-        ConfigError: if transformers is needed and not installed.
-        DataError: if the file of vectors or the encoder cannot be used.
+        DataError: if the file of vectors cannot be used.
     """
     features = WordFeatures(*words, has_characters=settings.characters)
     vectors = None
@@ -43,10 +41,6 @@ def learn_words(
         vocabulary = spec.vocabularies[key].with_words(sorted(vectors.vectors))
         spec = replace(spec, vocabularies={**spec.vocabularies, key: vocabulary})
         features = replace(features, vector_size=vectors.size)
-    if settings.encoder is not None:
-        encoder = ContextualEncoder(Path(settings.encoder).expanduser(), context_options(settings))
-        context = Context(encoder.options, encoder.fingerprint, encoder.size)
-        features = replace(features, context=context, encoder=encoder)
     return replace(spec, words=features), vectors
 
 
@@ -57,10 +51,3 @@ def find_word_vectors(
     key = (f"type:{words[0]}", words[1])
     written = count_words(dag.columns[key[0]][key[1]], dag.dictionaries[key])
     return read_vectors(path.expanduser(), written, spec.vocabularies[key].lowercase)
-
-
-def context_options(settings: DataSettings) -> ContextOptions:
-    """The options of the encoder among the settings."""
-    return ContextOptions(
-        tuple(settings.encoder_layers), settings.encoder_join, settings.encoder_pieces
-    )

@@ -1,7 +1,7 @@
 """WordVectors: the vectors that the words of a corpus begin with, out of a file.
 
-Files are those of GloVe, word2vec (text and binary) and fastText, read as a stream. A word may be
-spelt in several ways in them.
+Files are those of GloVe, fastText (.vec) and word2vec as text, read as a stream. A word may have
+several spellings in them.
 """
 
 from __future__ import annotations
@@ -54,11 +54,8 @@ def spellings(word: str) -> Iterator[str]:
 
 Vector = npt.NDArray[np.float32]
 
-#: No line of a file of vectors is longer, and no word of a binary one.
-LONGEST_LINE, LONGEST_WORD = 1 << 20, 1 << 12
-
-#: Bytes of a binary file that are looked at together.
-BLOCK = 1 << 20
+#: No line of a file of vectors is longer.
+LONGEST_LINE = 1 << 20
 
 #: The beginnings of files that are something else, and what to do about it.
 _OTHER_KINDS = {
@@ -93,10 +90,9 @@ class FoundVectors:
 def find_vectors(path: Path, words: Collection[str]) -> FoundVectors:
     """The vectors of some words, read in constant memory.
 
-    The format is told by the content: lines of a word and its numbers between blanks, with or
-    without a first line that says how many words and numbers there are (GloVe, fastText .vec,
-    word2vec as text), or word2vec's binary one. Either may be gzipped. A word may hold blanks: its
-    numbers are the last ones of the line.
+    A line is a word and its numbers between blanks. The first line may say how many words and
+    numbers there are (fastText .vec, word2vec as text) or not (GloVe). The file may be gzipped. A
+    word may hold blanks: its numbers are the last ones of the line.
 
     Args:
         path: the file.
@@ -126,9 +122,10 @@ def _find(path: Path, file: IO[bytes], wanted: dict[bytes, str]) -> FoundVectors
         return _collect(path, lines, wanted, None)
     count, size = header
     second = file.readline(LONGEST_LINE)
-    if _is_text(second, size):
-        return _collect(path, _Lines(path, file, size, [first, second], 1), wanted, count)
-    return _collect(path, _Binary(path, file, size, count, second), wanted, count)
+    if second and not _is_text(second, size):
+        fault = f"promises vectors of {size} numbers, but its second line is no word with them"
+        raise _fault(path, f"{fault}. Save the vectors as text, if they are binary", 2)
+    return _collect(path, _Lines(path, file, size, [first, second], 1), wanted, count)
 
 
 def _header(line: bytes) -> tuple[int, int] | None:
@@ -211,47 +208,8 @@ class _Lines:
         return vector
 
 
-class _Binary:
-    """The words of a binary file: each a word, a blank, and float32 numbers, little end first."""
-
-    def __init__(self, path: Path, file: IO[bytes], size: int, count: int, begun: bytes) -> None:
-        self.path, self.file, self.size, self.count, self.begun = path, file, size, count, begun
-        self.number = 0
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Each word with the bytes of its numbers."""
-        buffer, start, width = self.begun, 0, 4 * self.size
-        while self.number < self.count:
-            end = buffer.find(b" ", start)
-            if end - start > LONGEST_WORD or (end < 0 and len(buffer) - start > LONGEST_WORD):
-                raise self._broken("begins with no word")
-            if end < 0 or end + 1 + width > len(buffer):
-                more = self.file.read(BLOCK)
-                if not more:
-                    return
-                buffer, start = buffer[start:] + more, 0
-                continue
-            self.number += 1
-            yield buffer[start:end].lstrip(b"\n"), buffer[end + 1 : end + 1 + width]
-            start = end + 1 + width
-
-    def vector(self, data: bytes) -> Vector:
-        """The numbers; raises DataError if they are none."""
-        values = np.frombuffer(data, dtype="<f4").astype(np.float32)
-        if not np.isfinite(values).all():
-            raise self._broken("has numbers that are not finite")
-        return values
-
-    def _broken(self, fault: str) -> DataError:
-        return _fault(
-            self.path,
-            f"entry {self.number} of the binary vectors {fault}. The file is damaged, or in a "
-            "format that is neither text nor word2vec's binary one: save the vectors as text",
-        )
-
-
 def _collect(
-    path: Path, entries: _Lines | _Binary, wanted: dict[bytes, str], count: int | None
+    path: Path, entries: _Lines, wanted: dict[bytes, str], count: int | None
 ) -> FoundVectors:
     if not 0 < entries.size < LONGEST_LINE:
         raise _fault(path, f"promises vectors of {entries.size} numbers. Correct the file", 1)

@@ -1,15 +1,11 @@
-"""WordFeatures: the columns that words get beside their ids.
-
-One are the characters of a word: its beginning, its end and its shape, as codes.
-"""
+"""WordFeatures: the characters of words, as codes of their beginnings, ends and shapes."""
 
 from __future__ import annotations
 
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -17,8 +13,6 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.dag.schema import MISSING, Column
-from graphfold.datasets.words.contextual import ContextOptions, ContextualEncoder
-from graphfold.errors import count_of
 
 #: Beginnings and ends of 1 to so many characters.
 LONGEST = 4
@@ -75,26 +69,7 @@ def _hash(part: str) -> int:
     return zlib.crc32(part.encode("utf-8", "surrogatepass")) % BUCKETS
 
 
-#: The name of the column with features of a word in its sentence.
-CONTEXT = "context"
-
-
 @dataclass(frozen=True)
-class Context:
-    """The features of an encoder that a model was trained with.
-
-    Args:
-        options: what is made of its hidden states.
-        fingerprint: of its files.
-        size: the width of a word's vector.
-    """
-
-    options: ContextOptions
-    fingerprint: str
-    size: int
-
-
-@dataclass(frozen=True, eq=False)
 class WordFeatures:
     """The additions to the words of a corpus that a model reads.
 
@@ -103,77 +78,36 @@ class WordFeatures:
         column: the column of the words.
         vector_size: the width of the vectors that their embeddings begin with, if they do.
         has_characters: whether they have codes of their characters.
-        context: the encoder that gives them features, if one does.
-        encoder: the same, where its folder is known.
     """
 
     type_name: str
     column: str
     vector_size: int | None = None
     has_characters: bool = False
-    context: Context | None = None
-    encoder: ContextualEncoder | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns that are added."""
-        found = [column()] if self.has_characters else []
-        if self.context is not None:
-            found.append(Column(CONTEXT, "float32", (self.context.size,)))
-        return tuple(found)
+        return (column(),) if self.has_characters else ()
 
-    def encode(self, dag: TypedDAG, cache: Path | None = None) -> dict[str, Tensor]:
+    def encode(self, dag: TypedDAG) -> dict[str, Tensor]:
         """The values of these columns, a row for each word.
 
         Args:
             dag: graphs with words as strings.
-            cache: the folder where features of the encoder are kept; None to keep none.
         """
-        found: dict[str, Tensor] = {}
-        if self.has_characters:
-            space = f"type:{self.type_name}"
-            codes = character_codes(dag.dictionaries[space, self.column])
-            missing = codes.new_full((1, codes.shape[1]), MISSING)  # code -1 picks the last row
-            found[NAME] = torch.cat([codes, missing])[dag.columns[space][self.column]]
-        if self.context is not None:
-            assert self.encoder is not None, "at() says where the encoder is"
-            found[CONTEXT] = self.encoder.features(dag, self.type_name, self.column, cache)
-        return found
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about words that the encoder cannot read."""
-        empty = sorted(self.encoder.empty_words) if self.encoder is not None else []
-        if not empty:
-            return []
-        shown = ", ".join(map(repr, empty[:3])) + (", ..." if len(empty) > 3 else "")
-        number = count_of(len(empty), "word")
-        return [f"without a piece in the encoder, and unknown to it: {number} ({shown})"]
-
-    def at(self, folder: Path) -> WordFeatures:
-        """The same with the encoder in a folder.
-
-        Raises:
-            ConfigError: if transformers is not installed.
-            DataError: if there is no encoder, or another one.
-        """
-        if self.context is None:
-            return self
-        encoder = ContextualEncoder(folder, self.context.options, self.context.fingerprint)
-        return replace(self, encoder=encoder)
+        if not self.has_characters:
+            return {}
+        space = f"type:{self.type_name}"
+        codes = character_codes(dag.dictionaries[space, self.column])
+        missing = codes.new_full((1, codes.shape[1]), MISSING)  # code -1 picks the last row
+        return {NAME: torch.cat([codes, missing])[dag.columns[space][self.column]]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; the encoder's folder is not among them."""
-        context = None if self.context is None else asdict(self.context)
-        names = ("type_name", "column", "vector_size", "has_characters")
-        return {**{name: getattr(self, name) for name in names}, "context": context}
+        """Plain values, ready for JSON."""
+        return asdict(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> WordFeatures:
         """The features that `to_dict` describes."""
-        context = data["context"]
-        if context is not None:
-            options = context["options"]
-            made = ContextOptions(**{**options, "layers": tuple(options["layers"])})
-            context = Context(made, context["fingerprint"], context["size"])
-        return WordFeatures(**{**data, "context": context})
+        return WordFeatures(**data)

@@ -58,10 +58,7 @@ READ_OF_HYDRA = ("hydra.run.dir", "hydra.sweep.dir", "hydra.searchpath", "hydra.
 AUTO_RESUME = "auto"
 
 #: What may change when a run is continued: none of it changes what an epoch computes.
-RESUMABLE = (
-    *("trainer.max_epochs", "data.path", "data.root", "data.cache_dir"),
-    *("data.vectors", "data.encoder"),
-)
+RESUMABLE = (*("trainer.max_epochs", "data.path", "data.root", "data.cache_dir", "data.vectors"),)
 
 
 @dataclass(frozen=True)

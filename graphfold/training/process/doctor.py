@@ -36,7 +36,7 @@ from graphfold.errors import ConfigError, count_of
 LIBRARIES = ("graphfold", "torch", "numpy", "rdkit", "pyarrow", "hydra-core")
 
 #: Those that commands use where they are installed.
-EXTRAS = ("lightning", "torch-scatter", "scikit-learn", "optuna", "ray", "transformers", "chemprop")
+EXTRAS = ("lightning", "torch-scatter", "scikit-learn", "optuna", "ray", "chemprop")
 
 #: Less free space than this, and the next packed file may not fit.
 LEAST_FREE = 1e9

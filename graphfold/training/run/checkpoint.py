@@ -222,7 +222,7 @@ def _versions() -> dict[str, str]:
 
 
 #: Keys of `data` that name files, whose names a checkpoint keeps, and folders, which it does not.
-FILES, FOLDERS = ("path", "vectors", "encoder"), ("root", "cache_dir")
+FILES, FOLDERS = ("path", "vectors"), ("root", "cache_dir")
 
 
 def without_places(config: Mapping[str, Any]) -> dict[str, Any]:

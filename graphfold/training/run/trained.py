@@ -29,7 +29,7 @@ from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 
 #: Settings of the data whose effect is part of a model.
-OF_WORDS = ("vectors", "characters", "encoder_layers", "encoder_join", "encoder_pieces")
+OF_WORDS = ("vectors", "characters")
 
 
 @dataclass(frozen=True)

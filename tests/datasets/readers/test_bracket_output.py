@@ -15,7 +15,6 @@ from graphfold.datasets.readers.bracket_tree import (
     ERROR,
     BracketText,
     BracketTree,
-    escape_word,
     read_tree,
     write_fault,
     write_tree,
@@ -63,8 +62,6 @@ def test_a_fault_is_one_tree_of_one_word() -> None:
     tree = read(text)
     assert tree.labels == [ERROR]
     assert tree.words == ["bracket_'-LRB-'_opened_at_column_3_is_never_closed"]
-    assert escape_word("") == "_"
-    assert escape_word("a b") == "a\xa0b"
 
 
 def give_back(adapter: BracketsAdapter, text: str, labels: dict[str, str]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphfold.datasets.words import vectors as vector_file
 from graphfold.datasets.words.vectors import find_vectors
 from graphfold.errors import DataError
 
@@ -23,19 +22,11 @@ def lines(end: str = "\n", between: str = " ") -> str:
     return "".join(row + end for row in rows)
 
 
-def binary(end: bytes) -> bytes:
-    entries = zip(WORDS, VALUES, strict=True)  # the format has no word with blanks
-    body = b"".join(w.encode() + b" " + struct.pack("<3f", *row) + end for w, row in entries)
-    return b"6 3\n" + body.replace(b". . . ", b"dots ")
-
-
 FORMATS = {
     "glove": lines().encode(),
     "fasttext": ("6 3\n" + lines(" \n")).encode(),
     "word2vec text": ("6 3\n" + lines()).encode(),
     "crlf and tabs": lines("\r\n", "\t").encode(),
-    "word2vec binary": binary(b"\n"),
-    "binary without line ends": binary(b""),
     "byte order mark": b"\xef\xbb\xbf" + lines().encode(),
 }
 
@@ -85,8 +76,10 @@ def test_repeated_and_undecodable_words_are_counted_and_the_first_one_counts(
         (b"a\nb 1\n", r"v.txt:1: holds no word vectors"),
         (b"", r"v.txt:1: holds no word vectors"),
         (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but holds 2. It is cut off"),
-        (FORMATS["word2vec binary"][:-7], "promises 6 words, but holds 5. It is cut off"),
-        (b"9 3\n" + b"\x00" * 6000, "entry 0 of the binary vectors begins with no word"),
+        (
+            b"9 3\nthe " + struct.pack("<3f", 1, 2, 3),
+            r"v.txt:2: promises vectors of 3 numbers, but its second .* Save the vectors as text",
+        ),
         (b"9 0\n", "promises vectors of 0 numbers"),
         (b"\xba\x16\x4f\x2f" + b"\x0c" * 99, r"is a fastText model \(.bin\). Give the .vec file"),
         (b"PK\x03\x04" + b"\x0c" * 99, "is a ZIP archive. Unpack it"),
@@ -106,22 +99,11 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
         find_vectors(tmp_path / "none.txt", {"a"})
 
 
-@pytest.mark.parametrize("name", ["word2vec text", "word2vec binary"])
-def test_a_binary_word_may_lie_across_blocks(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vector_file, "BLOCK", 5)
-    found = find_vectors(write(tmp_path, FORMATS[name]), set(WORDS[:5]))
-    for word, row in zip(WORDS[:5], VALUES[:5], strict=True):
-        np.testing.assert_array_equal(found.vectors[word], row)
-
-
-@pytest.mark.parametrize("is_binary", [False, True])
-def test_a_large_file_does_not_fill_memory(is_binary: bool, tmp_path: Path) -> None:
+def test_a_large_file_does_not_fill_memory(tmp_path: Path) -> None:
     """A file of 12 MB is read within a third of that."""
-    row = b"w%d " + (struct.pack("<200f", *[0.5] * 200) if is_binary else b"0.5 " * 200) + b"\n"
+    row = b"w%d " + b"0.5 " * 200 + b"\n"
     count = 15_000
-    path = tmp_path / "v.bin"
+    path = tmp_path / "v.txt"
     with path.open("wb") as file:
         file.write(b"%d 200\n" % count)
         for number in range(count):
