@@ -72,7 +72,6 @@ _SETS = tuple(
 _FOREST = "model=forest model.extra=true data.descriptors=[rdkit2d,morgan]"
 _HIV = "data=hiv data.split=scaffold model=forest model.num_trees=200 model.max_features=0.03"
 _TOX21 = "data=tox21 model=forest model.num_trees=200 model.max_features=0.1"
-_ACE = "data=moleculeace monitor=val/rmse trainer.max_epochs=50"
 _NETWORK = "model=dmpnn trainer.max_epochs=50"
 _MEAN = "model=dmpnn model.readout._target_=graphfold.layers.MeanReadout"
 _LONG = f"{_MEAN} optimizer=adam lr_scheduler=cosine data.batch_size=50 trainer.max_epochs=10"
@@ -116,8 +115,6 @@ MOLECULES = (
         published="forest on Morgan fingerprints 0.713",
         variants=_SETS,
     ),
-    Row("moleculeace", "given", "fragments", RMSE, f"experiment=zinc_fragments {_ACE}", "", _SETS),
-    Row("moleculeace", "given", "gine", RMSE, f"experiment=zinc_gine {_ACE}", "", _SETS),
     Row(
         *("bbbp", "scaffold", "bbbp_best", ROC_AUC, "experiment=bbbp_best"),
         published="GC 0.690, kernel SVM 0.729",

@@ -43,7 +43,7 @@ class DataSettings:
         fold: which of them is test. Those of repeated_kfold are numbered from
             0 to num_repeats * num_folds - 1.
         num_repeats: how often repeated_kfold divides the records anew.
-        groups: the records that stay together in random, hash, kfold and repeated_kfold: "none", or
+        groups: the records that stay together in random, kfold and repeated_kfold: "none", or
             a name in `graphfold.datasets.splits.split_ways`.
         stratify_by: the target or feature whose values are the labels of stratified; by default the
             only target of integers.

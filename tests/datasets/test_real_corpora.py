@@ -30,7 +30,6 @@ LARGE = {
     "qm7": ({"all": 6830}, 0, None),
     "qm8": ({"all": 21786}, 0, None),
     "qm9": ({"all": 4 * 133885}, 0, None),
-    "zinc_plogp": ({"train": 10000, "val": 1000, "test": 1000}, 0, None),
     "zinc250k_subset": ({"val": 19648, "test": 19719}, 0, None),
 }
 

@@ -22,25 +22,21 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "listops_d20s": {"train_size": 12, "val_size": 5, "pool": 60},
     "json_reports": {"train_size": 12, "val_size": 5, "test_size": 4},
     "plans_sqlite": {"train_schemas": 2, "val_schemas": 1, "test_schemas": 1, "queries": 3},
-    "zinc_plogp": {"train_size": 12, "val_size": 5, "test_size": 4},
 }
 
 
 def make(lab: Lab, corpus: str, **options: Any) -> dict[str, list[str]]:
     """The lines of each part of a corpus, made with `SMALL` and these options."""
     module, _, name = str(find_corpus(corpus).maker).partition(":")
-    places = {"root": _sources(lab)} if corpus in ("listops_d20s", "zinc_plogp") else {}
+    places = {"root": _sources(lab)} if corpus == "listops_d20s" else {}
     maker = getattr(import_module(module), name)
     files = maker(lab.folder / "cache", **places, **{**SMALL[corpus], **options})
     return {str(part): _lines(path) for path, part in files}
 
 
 def _sources(lab: Lab) -> Path:
-    """What two of the makers read: a published test set, and molecules."""
+    """The published test set that `listops_d20s` has beside what it makes."""
     lab.write("sources/listops/test_d20s.tsv", "3\t3\n4\t( ( ( [MAX 2 ) 4 ) ] )\n")
-    for part, atom in (("valid", "N"), ("test", "O")):
-        rows = "".join(f"{'C' * n}{atom},0\n" for n in range(1, 30))
-        lab.write(f"sources/zinc250k_subset/{part}.csv", f"smiles,logP\n{rows}")
     return lab.folder / "sources"
 
 
@@ -85,10 +81,7 @@ def _(lab):
 
 
 @row.changes(
-    [
-        *(f"{corpus}.generator_seed" for corpus in SMALL if corpus != "zinc_plogp"),
-        "zinc_plogp.choice_seed",
-    ],
+    [f"{corpus}.generator_seed" for corpus in SMALL],
     "other records; the same seed gives the same ones",
 )
 def _(lab, option):

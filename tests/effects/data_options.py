@@ -180,9 +180,7 @@ def _(lab):
             file = lab.folder / "trees.txt"
             data = trees(lab, path={"train": file, "test": file})
         else:
-            thirds = {"fractions": [0.4, 0.3, 0.3]}  # of ten molecules
-            more = {"stratified": label, "hash": thirds}.get(name, {})
-            data = molecules(lab, split=name, **more)
+            data = molecules(lab, split=name, **(label if name == "stratified" else {}))
         found[name] = parts(data)
         together = sorted(n for part in found[name].values() for n in part)
         assert together == list(range(data.raw.num_graphs))
@@ -194,12 +192,6 @@ def _(lab):
     assert len({str(found[name]) for name in SPLITS if name != "repeated_kfold"}) == len(SPLITS) - 1
     own = molecules(lab, split="effects.data_options.last_is_test")
     assert parts(own)["test"] == [29]
-    header, *rows = (lab.folder / "molecules.csv").read_text().splitlines()
-    more = [f"{'N' * k}C,1,1,no" for k in range(1, 40)]
-    path = lab.write("more.csv", "\n".join([header, *more, *rows]))
-    later = parts(molecules(lab, path=path, split="hash", **thirds))
-    moved = {part: [k - 39 for k in numbers if k >= 39] for part, numbers in later.items()}
-    assert moved == found["hash"]
 
 
 @row.changes("data.fractions", "the shares of train, val and test")

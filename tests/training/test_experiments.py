@@ -77,19 +77,14 @@ METRICS = {
     "ud_mask": "node_accuracy",
     "ud_relations": "node_accuracy",
     "ud_upos": "node_accuracy",
-    "zinc_fragments": "mae",
-    "zinc_gine": "mae",
 }
 SMALL = ["trainer.max_epochs=1", "data.batch_size=16", "model.hidden_size=8"]
 LISTOPS = ["data.train_size=30", "data.val_size=8", "data.test_size=8", "data.max_length=20"]
 PARTS = ("train", "val", "test")
-ZINC = ["data.train_size=6", "data.val_size=2", "data.test_size=2"]
 MORE = {
     "listops_best": ["data.train_size=30", "data.val_size=8", "+data.pool=50"],
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
-    "zinc_fragments": ZINC,
-    "zinc_gine": ZINC,
     "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
     "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
     "bbbp_best": ["model.num_trees=5"],

@@ -44,7 +44,7 @@ def words_of(kind: str, folder: Path) -> list[str]:
     if kind == "molecules":
         return [
             *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
-            *("data.weight_column=w", "model=dmpnn", "model.hidden_size=8", "data.split=hash"),
+            *("data.weight_column=w", "model=dmpnn", "model.hidden_size=8"),
             *("data.batch_size=10", "model.fuse=false"),
         ]
     if kind == "trees":
@@ -55,7 +55,7 @@ def words_of(kind: str, folder: Path) -> list[str]:
             *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
             *("model=pna", "model.hidden_size=8", "model.fuse=false"),
         ]
-    return [*listops(), "data.split=hash"]
+    return listops()
 
 
 @pytest.mark.parametrize("kind", ["molecules", "trees", "degrees", "made"])

@@ -199,44 +199,6 @@ def make_chembl(cache_dir: Path) -> list[MadeFile]:
     return [(write_chembl(cache_dir / f"chembl-rdkit-{version('rdkit')}"), None)]
 
 
-def make_zinc_plogp(
-    cache_dir: Path,
-    root: Path,
-    train_size: int = 10_000,
-    val_size: int = 1_000,
-    test_size: int = 1_000,
-    choice_seed: int = 0,
-) -> list[MadeFile]:
-    """Molecules of the corpus zinc250k_subset with penalised logP, kept under `cache_dir`.
-
-    Args:
-        cache_dir: where the tables are kept; the same options find the same files again.
-        root: the folder that holds the corpora.
-        train_size: how many molecules to train on.
-        val_size: how many to choose the model by.
-        test_size: how many to measure it by. No molecule is in two parts.
-        choice_seed: of the choice; not that of the run, so that runs share a test part.
-
-    Returns:
-        The path and the part of each table.
-
-    Raises:
-        ConfigError: if a size is not positive.
-        DataError: if the corpus is absent, or has too few molecules.
-    """
-    from graphfold.datasets.molecules import penalised_logp
-
-    sizes = _sizes(train_size, val_size, test_size)
-    sources = [file.path for file in find_files(find_corpus("zinc250k_subset"), root)]
-    code = file_hash(Path(str(penalised_logp.__file__)))
-    known = [*map(file_hash, sources), sizes, choice_seed, code, version("rdkit")]
-    files = _MadeFiles(cache_dir, "zinc_plogp", ".csv", known)
-    if not files.exist:
-        files.folder.mkdir(parents=True, exist_ok=True)
-        penalised_logp.write_zinc_plogp(files.paths, sizes, sources, choice_seed)
-    return files.parts
-
-
 class _MadeFiles:
     """The files of a generated corpus, a part each, in a folder that is named by what decides them.
 

@@ -268,12 +268,6 @@ _CORPORA = (
         ),
     ),
     Corpus(
-        "zinc_plogp",
-        "Penalised logP of molecules of zinc250k_subset: logP, accessibility and rings in one",
-        _measured(plogp=""),
-        maker="graphfold.datasets.corpora.corpus_makers:make_zinc_plogp",
-    ),
-    Corpus(
         "json_reports",
         "Nested JSON reports of machines, generated: what is wrong, by a known rule",
         AdapterSpec("json", {"target": "$.label"}),

@@ -13,13 +13,11 @@ from torch import Tensor
 
 from graphfold.dag import TypedDAG
 from graphfold.datasets.files.tables import PART
-from graphfold.datasets.inspection.graph_hash import hash_graphs
 from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     GROUPINGS,
-    GROUPS_BY_RECORD,
     NONE,
     Keys,
     butina_groups,
@@ -27,7 +25,6 @@ from graphfold.datasets.splits.split_ways import (
     check_fractions,
     given_split,
     group_keys,
-    hash_split,
     random_split,
     scaffold_balanced_split,
     scaffold_groups,
@@ -68,28 +65,6 @@ class Records:
         """The key of each record; None for no groups."""
         return group_keys(self.facts, name)
 
-    def content_keys(self, groups: str) -> Keys:
-        """The key of each record for `hash_split`, which depends on no other record.
-
-        Of a molecule the SMILES as it is written, its canonical SMILES with groups="molecule", or
-        its scaffold with groups="scaffold"; of any other record a hash of its graph without
-        targets.
-
-        Raises:
-            ConfigError: if the groups depend on all records, or the graphs are no molecules.
-        """
-        if groups not in GROUPS_BY_RECORD:
-            raise ConfigError(
-                f"data.groups={groups} depends on all records together, but data.split=hash looks "
-                f"at each by itself. Use data.groups={', '.join(GROUPS_BY_RECORD)}."
-            )
-        if groups != NONE or ("graph", "smiles") in self.facts.dictionaries:
-            return GROUPS_BY_RECORD[groups](self.facts)
-        if self.stored is None:
-            return hash_graphs(self.facts).tolist()
-        chunks = self.stored.chunks(torch.arange(len(self)))
-        return torch.cat([hash_graphs(chunk) for chunk in chunks]).tolist()
-
     @property
     def given(self) -> list[str | None]:
         """[num_records] the part of each: as its own row says, else its file; None where unsaid."""
@@ -110,7 +85,6 @@ SPLITS: Mapping[str, SplitFunction] = {
     "random": lambda records, s: random_split(
         len(records), s.fractions, s.seed, records.group_keys(s.groups)
     ),
-    "hash": lambda records, s: hash_split(records.content_keys(s.groups), s.fractions, s.seed),
     "stratified": lambda records, s: stratified_split(
         labels_of(records.dag, s.stratify_by), s.fractions, s.seed
     ),
@@ -135,7 +109,7 @@ SPLITS: Mapping[str, SplitFunction] = {
 
 #: Setting -> the splits that read it; a function of the user's may read all of them.
 READERS: Mapping[str, Sequence[str]] = {
-    "groups": ("random", "hash", "kfold", "repeated_kfold"),
+    "groups": ("random", "kfold", "repeated_kfold"),
     "num_folds": ("kfold", "repeated_kfold"),
     "fold": ("kfold", "repeated_kfold"),
     "num_repeats": ("repeated_kfold",),

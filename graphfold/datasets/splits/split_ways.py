@@ -5,7 +5,6 @@ Records of one group, which a key tells, stay in one part.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -87,14 +86,6 @@ def _smiles(dag: TypedDAG, what: str) -> list[str]:
     return molecule_smiles(dag)
 
 
-#: The groups by name that a record is in whatever the others are.
-GROUPS_BY_RECORD: Mapping[str, Callable[[TypedDAG], Keys]] = {
-    NONE: lambda dag: dag.strings("graph", "smiles"),
-    "molecule": canonical_keys,
-    "scaffold": scaffold_groups,
-}
-
-
 Fractions = Sequence[float]
 
 
@@ -117,38 +108,6 @@ def random_split(
         return _balanced(groups, fractions, seed, "random")
     order = np.random.default_rng(seed).permutation(num_records)
     return _cut(order, fractions, "random")
-
-
-def hash_split(keys: Keys, fractions: Fractions, seed: int) -> Split:
-    """Each record by a hash of its own content: a place from 0 to 1, cut at the shares.
-
-    So the part of a record depends neither on the other records nor on their order, and stays when
-    files are added; equal records are in one part. The sizes are the shares only about: of n
-    records, they are off by some sqrt(n share (1 - share)).
-
-    The place is BLAKE2b of "SEED KEY" in UTF-8 with a digest of 8 bytes, as a fraction of 2**64
-    (rounded down to 53 bits), so that other programs can repeat it.
-
-    Args:
-        keys: [num_records] what each record is, as a text or a number.
-        fractions: the shares of train, val and test; their sum is 1.
-        seed: the same seed gives the same split.
-
-    Raises:
-        ConfigError: if the fractions are no shares of a whole.
-        DataError: if a part with a positive share would be empty.
-    """
-    train, val, test = check_fractions(fractions)
-    known = {key: _place(f"{seed} {key}") for key in set(keys)}
-    cuts = [train, 1 - test if val else train]
-    part = np.searchsorted(cuts, [known[key] for key in keys], side="right")
-    return _split([np.flatnonzero(part == k) for k in range(3)], fractions, "hash")
-
-
-def _place(text: str) -> float:
-    """A number from 0 on and below 1 that the text alone decides."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(digest, "big") >> 11) / 2**53  # what a float holds
 
 
 def stratified_split(labels: Tensor, fractions: Fractions, seed: int) -> Split:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,6 @@ from graphfold.datasets.splits.split_records import (
 )
 from graphfold.datasets.splits.split_ways import GROUPINGS, group_keys
 from graphfold.errors import ConfigError
-
-#: The groups of a hash split.
-HASHED = ("molecule", "scaffold")
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +88,8 @@ def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
         split_records(Records(dag, [None], [60]), DataSettings(split="scaffold"))
 
 
-@pytest.mark.parametrize(
-    ("method", "groups"),
-    [*product(["random", "kfold", "repeated_kfold"], GROUPINGS), *product(["hash"], HASHED)],
-)
+@pytest.mark.parametrize("groups", GROUPINGS)
+@pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
 def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
     folds = 3 if "kfold" in method else 5
     parts = (0.5, 0.25, 0.25)
@@ -128,45 +122,3 @@ def test_groups_that_cannot_be(dag: TypedDAG) -> None:
         split_records(Records(dag, ["train", "val"], [50, 10]), given)
     with pytest.raises(ConfigError, match=r"data\.groups=molecule needs molecules with a SMILES"):
         split_records(Records(dag, [None], [60]), given)
-
-
-def test_a_hash_split_has_no_clusters(molecules: TypedDAG) -> None:
-    settings = DataSettings(split="hash", groups="butina")
-    with pytest.raises(ConfigError, match=r"groups=butina depends on all records together, but d"):
-        split_records(Records(molecules, [None], [30]), settings)
-
-
-def test_a_hash_split_keeps_a_tree_in_its_part(tmp_path: Path) -> None:
-    """Whatever else is in its file, and whatever its labels are."""
-    adapter, lines = PostfixAdapter(), random_expressions(60)
-
-    def parts(lines: list[str]) -> dict[str, str]:
-        path = write_expressions(tmp_path / "f.txt", lines)
-        dag = read_records(adapter, path, adapter.records(path)).dag
-        records = Records(dag, [None], [dag.num_graphs])
-        split = split_records(records, DataSettings(split="hash", fractions=(0.5, 0.3, 0.2)))
-        texts = records.dag.strings("graph", "text")
-        return {
-            str(texts[k]): part
-            for part in ("train", "val", "test")
-            for k in split.part(part).tolist()
-        }
-
-    alone = parts(lines)
-    assert alone.items() <= parts([*random_expressions(90, 7), *reversed(lines)]).items()
-    assert len({*alone.values()}) == 3
-
-
-def test_a_hash_split_is_by_the_molecule_if_asked(tmp_path: Path) -> None:
-    path = tmp_path / "m.csv"
-    pairs = [(f"OC{'C' * k}", f"{'C' * k}CO") for k in range(30)]
-    path.write_text("smiles\n" + "".join(f"{a}\n{b}\n" for a, b in pairs))
-    adapter = SmilesAdapter()
-    records = Records(read_records(adapter, path, adapter.records(path)).dag, [None], [60])
-
-    def train(groups: str) -> set[int]:
-        settings = DataSettings(split="hash", fractions=(0.5, 0.3, 0.2), groups=groups)
-        return {*split_records(records, settings).train.tolist()}
-
-    assert {k ^ 1 for k in train("molecule")} == train("molecule")
-    assert {k ^ 1 for k in train("none")} != train("none")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from random import Random
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     given_split,
-    hash_split,
     random_split,
     scaffold_balanced_split,
     scaffold_split,
@@ -66,55 +64,6 @@ def test_fractions_that_are_no_shares(fractions: tuple[float, ...]) -> None:
 def test_too_few_records() -> None:
     with pytest.raises(DataError, match=r"data\.split=random leaves no record for train \(2 rec"):
         random_split(2, FRACTIONS, 0)
-
-
-@given(
-    words=st.lists(st.text(max_size=8), min_size=40, max_size=80, unique=True),
-    more=st.lists(st.text(max_size=8), max_size=50),
-    seed=st.integers(0, 5),
-    order=st.randoms(use_true_random=False),
-)
-def test_a_hash_split_knows_each_record_by_itself(
-    words: list[str], more: list[str], seed: int, order: Random
-) -> None:
-    alone = hash_split(words, (0.5, 0.3, 0.2), seed)
-    assert is_partition(alone, len(words))
-    together = [*words, *more]
-    order.shuffle(together)
-    split = hash_split(together, (0.5, 0.3, 0.2), seed)
-    for part in ("train", "val", "test"):
-        here = {together[k] for k in split.part(part).tolist()}
-        assert {words[k] for k in alone.part(part).tolist()} == here & {*words}
-    assert sum(split.sizes().values()) == len(together)
-
-
-def test_places_of_a_hash_split_are_those_of_another_program() -> None:
-    # printf '%s' '0 CCO' | b2sum -l 64 (GNU coreutils), and so on: 405473ec37982ad6 is 0.25.
-    places = {"CCO": 0x40, "c1ccccc1": 0x70, "C": 0xAA, "CC": 0x92, "CCC": 0x5A, 7: 0x0E}
-    split = hash_split([*places], (0.3, 0.3, 0.4), 0)
-    for part, (least, most) in {"train": (0, 0.3), "val": (0.3, 0.6), "test": (0.6, 1)}.items():
-        expected = [k for k, byte in enumerate(places.values()) if least <= byte / 256 < most]
-        assert split.part(part).tolist() == expected
-
-
-def test_sizes_of_a_hash_split_are_about_the_shares() -> None:
-    split = hash_split([str(number) for number in range(100_000)], FRACTIONS, 0)
-    for share, size in zip(FRACTIONS, split.sizes().values(), strict=True):
-        deviation = (100_000 * share * (1 - share)) ** 0.5
-        assert abs(size - 100_000 * share) < 4 * deviation
-
-
-@pytest.mark.parametrize("fractions", [(1, 0, 0), (0.9, 0.1, 0), (0.7, 0, 0.3), (0.7, 0.3, 0)])
-def test_a_part_without_a_share_gets_no_record_of_a_hash_split(
-    fractions: tuple[float, ...],
-) -> None:
-    sizes = hash_split(range(20_000), fractions, 0).sizes().values()
-    assert [size > 0 for size in sizes] == [share > 0 for share in fractions]
-
-
-def test_equal_records_are_in_one_part_of_a_hash_split() -> None:
-    with pytest.raises(DataError, match=r"data\.split=hash leaves no record for .* \(9 records"):
-        hash_split(["a"] * 9, FRACTIONS, 0)
 
 
 @given(

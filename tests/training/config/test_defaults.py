@@ -36,7 +36,7 @@ def test_no_data_and_no_model_chooses_an_option_of_another_group(group: str) -> 
         (["data=esol", "model=gcn", "callbacks=default"], "gcn", {"early_stopping"}),
         (["data=esol", "model=neighbours"], "neighbours", {"early_stopping"}),
         (["data=smiles", "data.path=f.csv", "data.target_columns=[y]"], "dmpnn", {"average"}),
-        (["experiment=zinc_gine"], "gine", {"early_stopping"}),
+        (["experiment=bbbp_fingerprint"], "fingerprint", {"early_stopping"}),
         (["model=dmpnn", "data=sst"], "dmpnn", {"average"}),
         (["data=esol", "callbacks=[average,early_stopping]"], "gcn", {"average", "early_stopping"}),
     ],
