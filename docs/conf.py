@@ -34,7 +34,7 @@ navigation = {
         "docs/notebooks/trees",
         "docs/gallery",
     ],
-    "By your data": ["docs/molecules", "docs/trees", "docs/plans", "docs/json"],
+    "By your data": ["docs/molecules", "docs/trees", "docs/plans"],
     "Write your own": [
         "docs/python",
         "docs/sklearn",

@@ -4,10 +4,10 @@
     python examples/serve.py RUN [--host localhost] [--port 8000]
     curl localhost:8000/predict -H 'content-type: application/json' -d '{"records": ["CCO"]}'
 
-A record is the text of a SMILES or of a tree, or a JSON record itself. The answer has, for each of
-them, what `graphfold.load(RUN).predict(records)` gives: a prediction, or the reason why there is
-none; a bad record costs only itself. `/health` says whether the server predicts, `/metrics` counts
-for Prometheus, `/docs` describes all three.
+A record is the text of a SMILES or of a tree. The answer has, for each of them, what
+`graphfold.load(RUN).predict(records)` gives: a prediction, or the reason why there is none; a bad
+record costs only itself. `/health` says whether the server predicts, `/metrics` counts for
+Prometheus, `/docs` describes all three.
 
 One record takes milliseconds and a record of many a fraction of one, so while a batch is computed
 the next one gathers. One process uses one core; for more, start more of them behind a balancer.
@@ -34,7 +34,7 @@ LARGEST_BATCH, MOST_WAITING, LARGEST_BODY = 256, 4096, 8 << 20
 
 
 class Request(BaseModel):
-    """Some records: texts, or values of JSON."""
+    """Some records: texts."""
 
     records: list[Any] = Field(min_length=1, max_length=MOST_WAITING)
 

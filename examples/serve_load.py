@@ -4,7 +4,7 @@
     python examples/serve_load.py molecules.txt --clients 16 --seconds 10
 
 Each client sends one record after the other over one connection, as soon as the last is answered.
-The file has a record on each line: a SMILES or a tree, or with --json a JSON value.
+The file has a record on each line: a SMILES or a tree.
 """
 
 import argparse
@@ -53,10 +53,8 @@ def main(argv=None):
     parser.add_argument("--url", default="http://localhost:8000")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--json", action="store_true", help="each line is JSON")
     options = parser.parse_args(argv)
-    lines = [line for line in options.file.read_text().splitlines() if line.strip()]
-    records = [json.loads(line) for line in lines] if options.json else lines
+    records = [line for line in options.file.read_text().splitlines() if line.strip()]
     rate, times, failed = measure(options.url, records, options.clients, options.seconds)
     p50, p99 = (1000 * times[int(share * (len(times) - 1))] for share in (0.5, 0.99))
     print(

@@ -239,11 +239,9 @@ ADAPTERS = Registry(
     {
         "brackets": "graphfold.datasets.readers.brackets:BracketsAdapter",
         "conllu": "graphfold.datasets.readers.conllu:ConlluAdapter",
-        "json": "graphfold.datasets.readers.json_records:JsonAdapter",
         "listops": "graphfold.datasets.readers.listops:ListOpsAdapter",
         "pairs": "graphfold.datasets.readers.pairs:PairsAdapter",
         "plans": "graphfold.datasets.readers.plans:PlansAdapter",
-        "python": "graphfold.datasets.readers.python_source:PythonAdapter",
         "smiles": "graphfold.datasets.readers.smiles:SmilesAdapter",
         "table": "graphfold.datasets.readers.table_records:TableAdapter",
     },

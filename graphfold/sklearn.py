@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn over molecules, trees and JSON records.
+"""Estimators of scikit-learn over molecules and trees.
 
 `fit` writes records and values into a table and calls `graphfold.train`, so a config says the same
 here as there; `predict` is that of the trained model.
@@ -6,8 +6,6 @@ here as there; `predict` is that of the trained model.
 
 from __future__ import annotations
 
-import json
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -22,7 +20,6 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from graphfold.datasets.readers.json_inference import Fields, infer_positions, to_dict
 from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.inference.frames import read_frame, read_list
@@ -38,7 +35,7 @@ try:
         column_or_1d,
     )
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
     raise ImportError(
         f"graphfold.sklearn needs scikit-learn 1.6 or newer ({error}). Install it: "
@@ -54,7 +51,6 @@ _CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "data.records": "brackets",
         "data.options": {"binarize": True},
     },
-    "json": {"data": "table", "model": "json_bags", "data.records": "json"},
 }
 
 #: One training at a time: reading a config, and keeping quiet, are settings of the whole process.
@@ -67,11 +63,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     """Parameters and methods that `GraphRegressor` and `GraphClassifier` share.
 
     Args:
-        data: what the records are: "smiles" (SMILES, or molecules of RDKit), "brackets" (trees in
-            brackets) or "json" (values of JSON, as
-            objects of Python or as text). The rows of a DataFrame, of a 2-D array or of equally
-            long lists of numbers are JSON records, too, in which NaN is a missing value; molecules
-            with further inputs (`extra_columns`) are rows of a DataFrame.
+        data: the kind of records: "smiles" (SMILES, or molecules of RDKit) or "brackets" (trees in
+            brackets). Molecules with further inputs (`extra_columns`) are rows of a DataFrame.
         model: the name of a config of the group `model`; None for what suits the data.
         max_epochs: how often all records are gone through; None for the number in the config.
         validation_fraction: the share of the records that chooses the best epoch and calibrates;
@@ -87,12 +80,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     Attributes:
         model_: the trained model, as `graphfold.load` gives it; it can `embed` and `draw`, too.
         metrics_: the metrics of the best epoch on the validation part; None where one is undefined.
-        n_features_in_, feature_names_in_: of the rows of an array or DataFrame.
     """
 
     def __init__(
         self,
-        data: Literal["smiles", "brackets", "json"] = "smiles",
+        data: Literal["smiles", "brackets"] = "smiles",
         model: str | None = None,
         max_epochs: int | None = None,
         validation_fraction: float = 0.1,
@@ -127,9 +119,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = tags.input_tags.allow_nan = self.data == "json"
-        tags.input_tags.one_d_array = self.data != "json"
-        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = tags.input_tags.string = True
         tags.target_tags.required = True
         tags.target_tags.multi_output = isinstance(self, RegressorMixin)
         return tags
@@ -140,7 +131,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             raise ConfigError(
                 f"overrides is {self.overrides!r}. Give a mapping, such as {{'ensemble': 5}}."
             )
-        rows = self._rows(X, reset=True)
+        rows = self._rows(X)
         values = dict(y)
         if weight is not None:
             values["sample_weight"] = _weights(weight)
@@ -159,7 +150,6 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             parquet.write_table(pyarrow.table({**records, **values}), table)
             config = {
                 **_CONFIGS[self.data],
-                **self._columns_as_keys(rows, Path(name) / "columns.json"),
                 "data.path": table,
                 "data.cache_dir": Path(name) / "cache",
                 "data.target_columns": [*y],
@@ -184,65 +174,38 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _predict(self, X: Any) -> list[dict[str, Any]]:
         """The answers of the model; raises RecordError for a record that cannot be read."""
         check_is_fitted(self)
-        answers: list[dict[str, Any]] = self.model_.predict(self._rows(X, reset=False))
+        answers: list[dict[str, Any]] = self.model_.predict(self._rows(X))
         for position, answer in enumerate(answers):
             if answer["reason"]:
                 raise _of_record(position, answer["reason"])
         return answers
 
-    def _rows(self, X: Any, reset: bool) -> list[Any]:
-        """The records, each as a model takes it; `reset`: whether they are those to learn from."""
+    def _rows(self, X: Any) -> list[Any]:
+        """The records, each as a model takes it."""
         if self.data not in _CONFIGS:
             raise ConfigError(f"there is no data '{self.data}'. Use one of {', '.join(_CONFIGS)}.")
         if hasattr(X, "toarray"):
             raise DataError("a sparse matrix holds no records. Give X.toarray(), or a list.")
-        is_json, is_frame = self.data == "json", hasattr(X, "columns")
-        if reset and hasattr(self, "n_features_in_"):
-            del self.n_features_in_  # of an earlier fit
-        is_table = is_json and (reset or hasattr(self, "n_features_in_")) and _has_rows(X)
-        if is_table or (hasattr(X, "__array__") and not is_frame and not hasattr(X, "to_list")):
+        if hasattr(X, "__array__") and not hasattr(X, "columns") and not hasattr(X, "to_list"):
             X = np.asarray(X)
-        is_array = isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind in "biufc")
-        if is_json and (is_array or is_frame):
-            options = {"skip_check_array": True} if is_frame else {"ensure_all_finite": False}
-            X = validate_data(self, X, reset=reset, **({"dtype": None} | options))
-        if is_array:
-            if not is_json and X.shape[1:] != (1,):
+        if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind in "biufc"):
+            if X.shape[1:] != (1,):
                 raise DataError(
                     f"an array of {self.data} holds one record in a row, but this one has the "
                     f"shape {X.shape}. Give a column, or a DataFrame."
                 )
-            X = {f"x{number}": column for number, column in enumerate(X.T)}
+            X = X[:, 0].tolist()
         frame = read_frame(X, "fit")
         if frame is None:
             rows = list(read_list(X, "fit"))
         else:
-            is_column = not is_json and len(frame.names) == 1
-            rows = list(frame.items([*frame.names] if is_column else None))
+            rows = list(frame.items([*frame.names] if len(frame.names) == 1 else None))
         if not rows:
             raise DataError("X has no record: 0 sample(s), while at least 1 is needed. Give some.")
-        return [_json_value(row, n) for n, row in enumerate(rows)] if is_json else rows
-
-    def _columns_as_keys(self, rows: Sequence[Any], path: Path) -> dict[str, Any]:
-        """The override that gives each column of a table a place of its own.
-
-        Keys such as `x0` and `x1` would otherwise be taken for those of a map, which share one.
-
-        Args:
-            rows: the records.
-            path: the file that is written.
-        """
-        if not hasattr(self, "n_features_in_"):
-            return {}
-        places = {name: infer_positions(row[name] for row in rows) for name in sorted(rows[0])}
-        path.write_text(json.dumps(to_dict(Fields(places))))
-        return {"data.options": {"record_schema": path}}
+        return rows
 
     def _cells(self, rows: Sequence[Any]) -> dict[str, list[Any]]:
         """The columns of the table that `fit` writes: records, and what is read beside them."""
-        if self.data == "json":
-            texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-            return {"record": texts}
         if self.data == "brackets":
             return {"record": _each(rows, lambda row: row)}
         read = make_adapter("smiles").record_of
@@ -255,7 +218,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
-    """Numbers of molecules, trees or JSON records, learned by a neural network.
+    """Numbers of molecules or trees, learned by a neural network.
 
     Its parameters and attributes are those of `GraphEstimator`.
     """
@@ -314,7 +277,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
 
 class GraphClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
-    """Classes of molecules, trees or JSON records, learned by a neural network.
+    """Classes of molecules or trees, learned by a neural network.
 
     Its parameters and attributes are those of `GraphEstimator`.
 
@@ -405,14 +368,6 @@ def _weights(weight: Any) -> np.ndarray:
     return weights
 
 
-def _has_rows(X: Any) -> bool:
-    """True for a list of equally long lists of numbers, which is a table to scikit-learn."""
-    if not isinstance(X, list | tuple) or not all(isinstance(row, list | tuple) for row in X):
-        return False
-    cells = (cell for row in X for cell in row)
-    return len({len(row) for row in X}) == 1 and all(isinstance(c, int | float) for c in cells)
-
-
 def _each(items: Sequence[Any], text_of: Callable[[Any], Any]) -> list[str]:
     """The text of each item; raises RecordError for the first that has none."""
     return [_text(text_of, item, position) for position, item in enumerate(items)]
@@ -426,23 +381,6 @@ def _text(text_of: Callable[[Any], Any], item: Any, position: int) -> str:
     if not isinstance(text, str):
         raise _of_record(position, f"{item!r} is no record")
     return text
-
-
-def _json_value(value: Any, position: int) -> Any:
-    """A value as JSON has it, with numbers of Python; NaN, which is no value, is null."""
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _json_value(item, position) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(item, position) for item in value]
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and math.isinf(value):
-        raise _of_record(position, "inf (infinity) is no value of JSON")
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise _of_record(position, f"{value!r} is no value of JSON")
 
 
 def _of_record(position: int, fault: str) -> RecordError:

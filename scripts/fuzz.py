@@ -129,7 +129,6 @@ BASES = (
         "words.conllu",
         ("data=conllu", "model=child_sum_tree_lstm", "model.hidden_size=4"),
     ),
-    Base("records", "records.jsonl", ("data=json", "data.target=y", "model.hidden_size=4")),
     Base(
         "table",
         "table.csv",
@@ -385,10 +384,6 @@ def write_inputs(folder: Path) -> None:
         for n, (word, tag) in enumerate([("a", "DET"), ("film", "NOUN"), ("is", "AUX")], start=1)
     )
     _write(folder / "words.conllu", [f"# text = a film is\n{sentence}\n"] * 30)
-    records = [
-        {"a": n, "b": rng.choice(words), "c": [n % 3] * (n % 4), "y": n % 2} for n in range(40)
-    ]
-    _write(folder / "records.jsonl", [json.dumps(record) for record in records])
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
@@ -614,7 +609,6 @@ def make_command(rng: random.Random, bases: Path, folder: Path) -> Case:
         ["list"],
         ["list", "--markdown"],
         ["check-adapter", "smiles", "--data", str(data), "--set", "target_columns=[c]"],
-        ["check-adapter", "json", "--data", str(data), "--set", "target=y"],
         ["check-adapter", "brackets", "--data", str(data)],
         ["verify", *base.overrides, f"data.path={data}", "--examples", "2"],
         ["bench", "page", str(data)],

@@ -28,8 +28,6 @@ SENTENCE = """\
 6 trees tree NOUN NNS _ 4 obj _ _
 7 quickly quickly ADV RB _ 4 advmod _ _
 """
-REPORT = """{"id": 7, "machine": {"site": "Oslo", "cores": 8}, "services": [
-    {"name": "web", "port": 80, "restarts": 0}, {"name": "db", "port": 5432, "restarts": 9}]}"""
 
 
 def train(experiment: str, folder: Path, **overrides: object) -> Run:
@@ -59,7 +57,6 @@ def pictures(folder: Path) -> dict[str, str]:
     curves, scatter, *_ = report_figures(molecules)
     lists = train("listops_tree_lstm", folder)
     _, confusion, *worst = report_figures(lists)
-    reports = train("json_records", folder, **{"trainer.max_epochs": 4})
     sentiment = train("sst_tree_lstm", folder, **{"trainer.max_epochs": 5})
     tagger = train("ud_upos", folder, **{"trainer.max_epochs": 2})
     return {
@@ -69,7 +66,6 @@ def pictures(folder: Path) -> dict[str, str]:
         "confusion": confusion,
         "worst": worst[0],
         "expression": lists.load().draw(EXPRESSION).svg,
-        "record": reports.load().draw(REPORT).svg,
         "review": sentiment.load().draw(REVIEW).svg,
         "sentence": tagger.load().draw(SENTENCE.replace(" ", "\t")).svg,
     }

@@ -27,12 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
     parser.add_argument("--on-error", choices=["raise", "skip"], help="what to do with bad records")
     parser.add_argument("--json", type=local_path, metavar="FILE", help="write the data card here")
-    parser.add_argument(
-        "--schema",
-        type=local_path,
-        metavar="FILE",
-        help="write what was inferred here (JSON records: what data.record_schema takes)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,12 +34,10 @@ def run(args: argparse.Namespace) -> int:
     with loading():
         from graphfold.datasets.inspection.check import check_data
         from graphfold.datasets.inspection.data_card import format_card
-        from graphfold.errors import ConfigError
-        from graphfold.files import check_output, write_json, write_text
+        from graphfold.files import check_output, write_json
         from graphfold.training.config.overrides import parse_settings
 
     check_output(args.json)
-    check_output(args.schema)
     name, settings = args.name, parse_settings(args.settings)
     if args.config_dir is not None:
         name, own = _from_config(name, args.config_dir, args.data)
@@ -55,11 +47,6 @@ def run(args: argparse.Namespace) -> int:
     card = check_data(name, args.data, settings)
     if args.json is not None:
         write_json(args.json, card)
-    if args.schema is not None:
-        if not card["description"]:
-            raise ConfigError(f"the reader of '{name}' infers no schema. Leave --schema out.")
-        write_text(args.schema, card["description"] + "\n")
-        card = {**card, "description": ""}
     print(format_card(card))
     return 0
 

@@ -1,6 +1,6 @@
 """Draw the records of a file with the predictions of a trained model in colour.
 
-Constituency trees, list operations, plans and JSON records are drawn as trees, dependency trees as
+Constituency trees and list operations are drawn as trees, dependency trees as
 arcs over their words, pairs as two of them, molecules as such. Each record becomes an SVG file;
 index.html shows them all, and the reason why a record could not be read.
 """

@@ -155,13 +155,6 @@ class Adapter(ABC):
         """
         return {}
 
-    def description(self) -> str:
-        """The decisions that the files made, in a form that people can edit; empty if none.
-
-        `check-adapter` prints it.
-        """
-        return ""
-
     def notes(self, dag: TypedDAG) -> list[str]:
         """Sentences about what was read, such as how much of it no option knows.
 
@@ -221,7 +214,7 @@ class Adapter(ABC):
             raise RecordError("the text holds several records", "Give one at a time.")
         return records[0]
 
-    def item_columns(self, names: Sequence[str]) -> Sequence[str] | None:
+    def item_columns(self, names: Sequence[str]) -> Sequence[str]:
         """The columns of a table in Python that `record_of` reads.
 
         Of one column it gets the cells, of several a mapping for each row.
@@ -230,8 +223,7 @@ class Adapter(ABC):
             names: the columns that the table has.
 
         Returns:
-            The columns; None for all of them, as a mapping even where there is only one. By default
-            it is the only column.
+            The columns; by default it is the only one.
 
         Raises:
             DataError: if the table lacks a column, or has several and none is known to be read.

@@ -58,7 +58,7 @@ class Frame(NamedTuple):
         """
         if names is not None and len(names) == 1:
             return iter(self.values(names[0]))
-        chosen = {name: map(_as_json, self.values(name)) for name in names or self.names}
+        chosen = {name: map(_plain, self.values(name)) for name in names or self.names}
         return (dict(zip(chosen, row, strict=True)) for row in zip(*chosen.values(), strict=True))
 
 
@@ -209,8 +209,8 @@ def _of_mapping(data: Mapping[Any, Any], verb: str) -> Frame:
     )
 
 
-def _as_json(value: Any) -> Any:
-    """A cell as a JSON record has it: times are text, arrays are lists."""
+def _plain(value: Any) -> Any:
+    """A cell in plain values: times are text, arrays are lists."""
     if isinstance(value, date | time):
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else value

@@ -23,7 +23,7 @@ from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.reading import read_beside_records
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
-from graphfold.inference.frames import Frame, NewColumn, one_record, read_frame, read_list
+from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import Predicted
@@ -273,15 +273,12 @@ class Predictor:
         self, data: Any, verb: str, column: str | None
     ) -> tuple[Iterable[Any], Frame | None]:
         """The items in a list or in a table, and the table."""
-        is_record = isinstance(data, Mapping) and column is None
-        if is_record and self.adapter.item_columns([*data]) is None:
-            raise one_record(data, verb)  # whose values may be lists all the same
         frame = read_frame(data, verb)
         if frame is None:
             return read_list(data, verb), None
         return frame.items(self.item_columns(frame.names, column)), frame
 
-    def item_columns(self, names: Sequence[str], column: str | None) -> Sequence[str] | None:
+    def item_columns(self, names: Sequence[str], column: str | None) -> Sequence[str]:
         """The columns of a table that are read, see `Adapter.item_columns`.
 
         Args:

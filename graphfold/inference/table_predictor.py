@@ -37,9 +37,8 @@ class TablePredictor:
 
     Args:
         run: a run folder or a checkpoint file.
-        column: the column that has the records, such as trees or JSON; None for the only one, for
-            all of a table of JSON records (each row is one), and for those that a run of molecules
-            names.
+        column: the column that has the records, such as trees; None for the only one, and for those
+            that a run of molecules names.
         trust: third-party packages that may be imported.
         **settings: keys of the config group `data` that differ from the run's, such as
             `smiles_column` and `batch_size`.

@@ -64,8 +64,6 @@ from graphfold.layers.trees.leaves_and_bags import (
     DeepSetCell,
     LeafCell,
     NeighboursCell,
-    RecordBagCell,
-    RecordLeafCell,
 )
 from graphfold.layers.trees.tree_convolution import (
     TreeCodingCell,
@@ -145,8 +143,6 @@ __all__ = [
     "RNTNCell",
     "ReadersCell",
     "Readout",
-    "RecordBagCell",
-    "RecordLeafCell",
     "RegressionHead",
     "RelatednessHead",
     "RelationTreeLSTMCell",

@@ -49,23 +49,6 @@ def test_a_config_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[
     assert "no data 'won'. Did you mean 'own'?" in capsys.readouterr().err
 
 
-def test_the_schema_of_records_goes_to_a_file(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records, schema = folder / "r.jsonl", folder / "schema.yaml"
-    records.write_text('{"a": 1, "b": "x y"}\n{"a": 2, "b": "z"}\n')
-    words = ("check-adapter", "json", "--data", records, "--set", f"cache_dir={folder}/cache")
-    assert run(*words) == 0
-    printed = capsys.readouterr().out
-    assert run(*words, "--schema", schema) == 0
-    card = capsys.readouterr().out
-    assert "kind: object" not in card
-    assert schema.read_text().rstrip() in printed
-    assert run(*words, "--set", f"record_schema={schema}") == 0
-    assert run("check-adapter", "own", "--config-dir", folder / "conf", "--schema", schema) == 2
-    assert "infers no schema. Leave --schema out" in capsys.readouterr().err
-
-
 def test_the_most_frequent_labels_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

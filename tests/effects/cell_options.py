@@ -143,12 +143,6 @@ def _():
     same(added[:4], plain[:4])
 
 
-@row.nothing("RecordLeafCell.subtree", "a leaf has no children to add up")
-def _():
-    plain, added = (setup("RecordLeafCell", subtree=value).state() for value in (False, True))
-    assert torch.equal(plain, added)
-
-
 @row.changes("DeepSetCell.inner_size", "the width of the hidden layers; null for four times")
 def _():
     widths = [setup("DeepSetCell", inner_size=n).cell.inner.in_features for n in (7, None)]

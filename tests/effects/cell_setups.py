@@ -198,8 +198,6 @@ PLACES: Mapping[str, Callable[..., Setup]] = {
         ),
         _both,
     ),
-    "RecordBagCell": _inner("RecordLeafCell"),
-    "RecordLeafCell": _leaf("RecordBagCell"),
     "LeafCell": _leaf("TreeRNNCell", PAIRS),
     "LeafLSTMCell": _leaf("NaryTreeLSTMCell", PAIRS),
     "MVLeafCell": _leaf("MVRNNCell", PAIRS),

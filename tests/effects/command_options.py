@@ -758,16 +758,6 @@ def _(lab, tmp_path):
     assert (found["records"], found["skipped"], found["reasons"][0]["line"]) == (30, 1, 32)
 
 
-@row.changes("check-adapter --schema", "what was inferred, as data.record_schema takes it")
-def _(lab, tmp_path):
-    words = ("check-adapter", "json", "--data", lab.folder / "records.jsonl")
-    ok(lab, *words, "--schema", tmp_path / "s.yaml")
-    assert {*yaml.safe_load((tmp_path / "s.yaml").read_text())["fields"]} == {"load", "label"}
-    ok(lab, *words, "--set", f"record_schema={tmp_path}/s.yaml")
-    trees = ("check-adapter", "brackets", "--data", lab.folder / "trees.txt")
-    assert "infers no schema" in refused(lab, *trees, "--schema", tmp_path / "t.yaml")
-
-
 # verify, list
 
 

@@ -20,7 +20,6 @@ ROWS = row = Rows()
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "listops_generated": {"train_size": 12, "val_size": 5, "test_size": 4, "pool": 60},
     "listops_d20s": {"train_size": 12, "val_size": 5, "pool": 60},
-    "json_reports": {"train_size": 12, "val_size": 5, "test_size": 4},
     "plans_sqlite": {"train_schemas": 2, "val_schemas": 1, "test_schemas": 1, "queries": 3},
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -189,8 +188,6 @@ class Lab:
         ]
         self.write("molecules.csv", "\n".join(["smiles,y,z,active", *rows, ""]))
         self.write("trees.txt", "".join(f"{bracket_tree(rng)}\n" for _ in range(30)))
-        labels = [json.dumps({"load": i / 2, "label": "ab"[i % 2]}) for i in range(24)]
-        self.write("records.jsonl", "\n".join(labels))
         self.write("words.conllu", "\n".join(conllu(rng) for _ in range(24)))
 
 

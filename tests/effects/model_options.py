@@ -45,7 +45,7 @@ MOLECULES = (
 SENTENCES = (
     *("inside_outside", "relation_tree_lstm", "sequence_child_sum_tree_lstm", "word_tree_lstm"),
 )
-OTHERS = {"aligned_tree_lstm": "pairs", "json_bags": "records"}
+OTHERS = {"aligned_tree_lstm": "pairs"}
 
 Changes = Mapping[str, Any]
 
@@ -58,7 +58,6 @@ def data_of(lab: Lab, model: str, needs: Changes) -> DataModule:
         "molecules": {"adapter": "smiles", "path": "molecules.csv", "target_columns": ["y"]},
         "trees": {"adapter": "brackets", "path": "trees.txt", "num_classes": 5, "binarize": True},
         "sentences": {"adapter": "conllu", "path": "words.conllu"},
-        "records": {"adapter": "json", "path": "records.jsonl", "target": "$.label"},
         "pairs": {"corpus": "sick", "root": lab.corpora},
     }[kind]
     if "path" in given:

@@ -8,7 +8,6 @@ import pytest
 from effects.lab import counts, read, shown_units
 from effects.table import Rows
 
-from graphfold.dag.compare import equal
 from graphfold.datasets.readers.conllu import UPOS
 from graphfold.errors import ConfigError, RecordError
 
@@ -227,95 +226,6 @@ def _(graphs):
     assert {dag.graph_column("answer").item() for dag in found.values()} == {4}
 
 
-# JSON records
-
-RECORDS = "".join(
-    json.dumps({"id": i, "load": i / 2, "label": "ab"[i % 2], "seconds": i}) + "\n"
-    for i in range(6)
-)
-
-
-def places(dag):
-    return {node_type.name for node_type in dag.schema.types}
-
-
-@row.changes("json.target", "the value at that place is predicted, and is no feature")
-def _(graphs):
-    none = graphs("json", RECORDS)
-    label = graphs("json", RECORDS, target="$.label")
-    assert not none.schema.graph_targets
-    assert label.schema.graph_targets[0].name in ("label", "$.label")
-    assert len(places(none) - places(label)) == 1
-
-
-@row.changes("json.task", "numbers are predicted as numbers, or as classes")
-def _(graphs):
-    number = graphs("json", RECORDS, target="$.seconds", task="regression")
-    classes = graphs("json", RECORDS, target="$.seconds", task="classification")
-    (measured,), (coded,) = (d.schema.graph_targets for d in (number, classes))
-    assert number.graph_column(measured.name).tolist() == [0, 1, 2, 3, 4, 5]
-    assert (measured.size, coded.size) == (None, 6)
-
-
-@row.changes("json.class_names", "the codes of classes: their places in this list")
-def _(graphs):
-    for names in (["a", "b"], ["b", "a"]):
-        dag = graphs("json", RECORDS, target="$.label", class_names=names)
-        (target,) = dag.schema.graph_targets
-        expected = [names.index("ab"[i % 2]) for i in range(6)]
-        assert dag.graph_column(target.name).tolist() == expected
-
-
-@row.changes("json.positive", "the class that has the code 1, however classes are ordered")
-def _(graphs):
-    for positive in "ab":
-        for names in (["a", "b"], ["b", "a"]):
-            options = {"class_names": names, "positive": positive}
-            dag = graphs("json", RECORDS, target="$.label", **options)
-            (target,) = dag.schema.graph_targets
-            codes = dag.graph_column(target.name).tolist()
-            assert codes == [int("ab"[i % 2] == positive) for i in range(6)]
-
-
-@row.changes("json.unit", "the unit of the target, which the report and the data card name")
-def _(graphs):
-    dag = graphs("json", RECORDS, target="$.seconds", task="regression", unit="s")
-    assert [*shown_units(dag).values()] == [{"s"}]
-
-
-@row.changes("json.ignore", "there is no node for such a place")
-def _(graphs):
-    kept, ignored = graphs("json", RECORDS), graphs("json", RECORDS, ignore=["$.id"])
-    assert len(places(kept) - places(ignored)) == 1
-    assert kept.num_nodes - ignored.num_nodes == 6
-
-
-@row.changes("json.record_schema", "what stands at each place is as it says, not inferred")
-def _(graphs):
-    numbers = {name: {"kind": "number", "mean": 0.0, "std": 1.0} for name in ("load", "seconds")}
-    dag = graphs("json", RECORDS, record_schema={"kind": "object", "fields": numbers})
-    assert len(places(graphs("json", RECORDS)) - places(dag)) == 2
-    assert dag.graph_column("unseen").tolist() == [2] * 6
-
-
-@row.refused("json.most_values", "a record with more values in it, keys counted")
-def _(graphs):
-    number = 1 + 2 * 4  # the record, and its keys with their values
-    assert equal(graphs("json", RECORDS), graphs("json", RECORDS, most_values=number))
-    with pytest.raises(RecordError, match=f"the record has more than {number - 1} values"):
-        graphs("json", RECORDS, most_values=number - 1, record_schema={"kind": "text"})
-
-
-@row.changes("json.sample", "a key that only later records have is unknown")
-def _(graphs):
-    late = RECORDS + json.dumps({"id": 7, "late": 1}) + "\n"
-    whole, first = graphs("json", late), graphs("json", late, sample=6)
-    assert len(places(whole) - places(first)) == 1
-    assert (
-        first.graph_column("unseen").tolist()[-1] > 0 == whole.graph_column("unseen").tolist()[-1]
-    )
-
-
 # Plans
 
 PLAN = {"Plan": {"Node Type": "Seq Scan", "Total Cost": 9.5, "Plan Rows": 3}, "Execution Time": 4.5}
@@ -333,35 +243,3 @@ def _(graphs):
 def _(graphs):
     dag = graphs("plans", json.dumps([PLAN]) + "\n", target="Execution Time", unit="ms")
     assert [*shown_units(dag).values()] == [{"ms"}]
-
-
-# Python source
-
-SOURCE = "def area(width, height):\n    total = width * height\n    return total\n\n"
-SOURCE += "def double(width):\n    total = 2 * width\n    return total\n"
-
-
-@row.changes("python.target", "the role of every variable, or the name of one of them")
-def _(graphs):
-    roles = graphs("python", SOURCE, name="a.py", target="role")
-    names = graphs("python", SOURCE, name="a.py", target="name")
-    assert [c.name for c in roles.schema.node_targets] == ["role"]
-    assert [c.name for c in names.schema.graph_targets] == ["name"]
-    assert names.output_ptr.diff().tolist() == [1, 1]
-    assert roles.output_ptr.diff().tolist() == [3, 2]
-
-
-@row.changes("python.num_names", "so many names are classes: the most frequent ones")
-def _(graphs):
-    dag = graphs("python", SOURCE, name="a.py", target="name", num_names=2)
-    assert dag.schema.graph_targets[0].size == 2
-    assert graphs("python", SOURCE, name="a.py", target="name").schema.graph_targets[0].size == 3
-
-
-@row.changes("python.names", "these names are the classes, in this order")
-def _(graphs):
-    for names in (["total", "width"], ["width", "total"]):
-        dag = graphs("python", SOURCE, name="a.py", target="name", names=names)
-        assert dag.schema.graph_targets[0].size == 2
-        chosen = dag.graph_column("name").tolist()
-        assert all(0 <= code < 2 for code in chosen)

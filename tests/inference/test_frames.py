@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +46,6 @@ def trees(folder: Path) -> Predictor:
     return graphfold.load(
         train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
     )
-
-
-@pytest.fixture(scope="module")
-def records(folder: Path) -> Predictor:
-    lines = [json.dumps({"n": i, "s": "ab"[i % 2], "y": float(i)}) for i in range(20)]
-    path = folder / "records.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    run = train(folder / "json", "data=json", f"data.path={path}", "data.target=y", *SMALL)
-    return graphfold.load(run)
 
 
 def check_columns(columns: dict[str, list[Any]], expected: list[dict[str, Any]]) -> None:
@@ -146,7 +136,7 @@ def test_names_that_are_taken_are_numbered(model: Predictor) -> None:
         (lambda: pd.DataFrame([["CC", "C"]], columns=["smiles"] * 2), "'smiles' twice"),
         (lambda: {"smiles": "CC"}, r"not one record. Write predict\(\[\{'smiles': 'CC'\}\]\)"),
         (lambda: {"smiles": ["CC"], "C": [1, 2]}, "'smiles' has 1 values, 'C' has 2 values"),
-        (lambda: {"CC": 1}, "no column 'smiles'"),
+        (lambda: {"CC": 1}, "not one record"),
         (lambda: {"CC", "C"}, "a set has no order"),
         (lambda: pd.DataFrame({"smiles": ["CC"]}).groupby("smiles"), "gives names, not records"),
         (lambda: "CC", r"predict\(\['CC'\]\)"),
@@ -167,16 +157,6 @@ def test_a_table_of_trees_is_its_only_column(trees: Predictor) -> None:
     assert found["reason"].tolist() == ["", bad["reason"]]
     with pytest.raises(DataError, match="has 2 columns.*Name its column with"):
         trees.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
-
-
-def test_a_row_of_a_table_is_a_json_record(records: Predictor) -> None:
-    rows = [{"n": 3, "s": "a"}, {"n": None, "s": "b"}]
-    expected = records.predict(rows)
-    found = records.predict(pd.DataFrame(rows))
-    assert found["y_pred"].tolist() == [told["prediction"] for told in expected]
-    assert found["reason"].tolist() == ["", ""]
-    with pytest.raises(DataError, match="not one record"):
-        records.predict(rows[0])
 
 
 def test_embeddings_are_those_of_the_column(model: Predictor) -> None:

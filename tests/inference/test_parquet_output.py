@@ -107,17 +107,18 @@ def test_a_damaged_input_is_named(
 def test_what_is_no_table_in_a_file_is_refused(
     molecules: Path, table: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [f'{{"n": {number}, "y": {number}.5}}' for number in range(30)]
-    records = folder / "records.jsonl"
-    records.write_text("\n".join(lines))
-    model = train(folder / "json", "data=json", f"data.path={records}", "data.target=y", *SMALL)
+    trees = folder / "trees.txt"
+    trees.write_text("(2 (1 a) (3 film))\n" * 30)
+    model = train(
+        folder / "trees", "data=brackets", f"data.path={trees}", "+data.num_classes=5", *SMALL
+    )
     capsys.readouterr()
     output = ("--output", tmp_path / "p.parquet")
     for words, message in (
         ((molecules, table, "--format", "parquet"), "is for files. Name one with --output"),
         ((molecules, table, "--explain", *output), "no place for contributions"),
         ((molecules, table, table, *output), "has the ending of a file"),
-        ((model, records, *output), "Parquet holds tables, but the run reads none"),
+        ((model, trees, *output), "Parquet holds tables, but the run reads none"),
         ((molecules, table, "--format", "parquet", "--output", "/dev/stdout"), "is a pipe"),
     ):
         assert run("predict", *words) == 2

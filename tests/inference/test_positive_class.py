@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -66,11 +65,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rare = int(part == "train" and row % 6 == 0)
         lines.append(f"{smiles},{kind},{active},{rare},{row % 3},{part}")
     (folder / "m.csv").write_text("\n".join(lines) + "\n")
-    records = [
-        json.dumps({"n": [row % 5, row % 3], "verdict": ("mal", "ok")[row % 3 > 0]})
-        for row in range(120)
-    ]
-    (folder / "r.jsonl").write_text("\n".join(records))
     return folder
 
 
@@ -161,30 +155,6 @@ def test_the_other_positive_class_turns_probabilities_round(home: Path) -> None:
     assert metrics == read_json(home / "allowed" / "metrics.json")
 
 
-def records(home: Path, name: str, *more: str) -> Path:
-    words = ["data=json", f"data.path={home}/r.jsonl", "data.target=$.verdict", *SMALL]
-    return train(home / name, *words, "data.fractions=[0.4,0.3,0.3]", *more)
-
-
-def test_the_positive_class_of_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which of the two is positive follows the option, however the classes are ordered."""
-    runs = {
-        "later": ((), "ok"),
-        "positive": (("data.positive=mal",), "mal"),
-        "named": (("data.class_names=[ok,mal]",), "mal"),
-        "both": (("data.class_names=[mal,ok]", "data.positive=mal"), "mal"),
-    }
-    for name, (more, positive) in runs.items():
-        folder = records(home, name, *more)
-        assert f"positive class: {positive}\n" in capsys.readouterr().out
-        rows = [row for row in read(folder / "predictions.csv") if row["part"] == "test"]
-        y = [row["verdict_measured"] == positive for row in rows]
-        found = recomputed(y, [float(row[f"verdict_prob_{positive}"]) for row in rows])
-        metrics = read_json(folder / "metrics.json")
-        for metric in ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc"):
-            assert metrics[f"test/{metric}"] == pytest.approx(found[metric], abs=1e-6), metric
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -267,11 +237,3 @@ def test_classes_of_a_trained_model_keep_their_order(
             message = capsys.readouterr().err
             assert classes in message
             assert "cannot be changed for a trained model" in message
-    words = ["data=json", f"data.path={home}/r.jsonl", "data.target='$.n[0]'"]
-    words += [f"data.cache_dir={home}/cache", f"hydra.run.dir={home}/refused"]
-    for more, message in {
-        "data.positive=1": "data.positive is for classes, but all values of",
-        "data.task=regression data.class_names=[a,b]": "but data.task is regression",
-    }.items():
-        assert run("train", *words, *more.split()) == 2
-        assert message in capsys.readouterr().err

@@ -107,22 +107,11 @@ def plans(folder: Path) -> Case:
     return Case(model, new, table, "plan", "Execution Time_pred")
 
 
-def records(folder: Path) -> Case:
-    rows = [{"n": i, "s": "ab"[i % 2], "deep": {"x": [i, None]}} for i in range(40)]
-    path = folder / "records.jsonl"
-    path.write_text("".join(json.dumps({**row, "y": float(row["n"])}) + "\n" for row in rows))
-    model = train(folder / "json", "data=json", f"data.path={path}", "data.target=y", *SMALL)
-    new = folder / "new_records.jsonl"
-    new.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Case(model, new, pa.Table.from_pylist(rows), None, "y_pred")
-
-
 MAKERS: dict[str, Callable[[Path], Case]] = {
     "molecules": molecules,
     "assays": assays,
     "trees": trees,
     "plans": plans,
-    "records": records,
 }
 
 
@@ -164,7 +153,7 @@ def test_the_rows_are_those_of_the_command_bit_for_bit(
     wanted = list(commanded(case, tmp_path / "out", monkeypatch))
     assert len(rows) == len(wanted) == case.table.num_rows
     is_bad = [bool(row["reason"]) for row in rows]
-    assert any(is_bad) == (case.pred != "y_pred")
+    assert any(is_bad)
     for row, want in zip(rows, wanted, strict=True):
         assert row["reason"] == want["reason"]
         if row["reason"]:
@@ -189,7 +178,6 @@ def test_the_schema_is_known_without_data(case: Case) -> None:
         "toxic_pred": pa.string(),
         "label_pred": pa.list_(pa.int64()),
         "Execution Time_pred": pa.float64(),
-        "y_pred": pa.float64(),
     }
     assert schema.field(case.pred).type == kinds[case.pred]
     empty = case.table.slice(0, 0)

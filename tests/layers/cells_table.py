@@ -42,8 +42,6 @@ from graphfold.layers import (
     OutsideCell,
     PNACell,
     ReadersCell,
-    RecordBagCell,
-    RecordLeafCell,
     RelationTreeLSTMCell,
     RNTNCell,
     TreeCodingCell,
@@ -313,14 +311,6 @@ CASES = [
     ),
     tree("bag of subtrees", PHRASES, lambda: BagCell(SIZE, H), lambda: BagCell(0, H, True)),
     tree("bag", PHRASES, lambda: BagCell(SIZE, H), lambda: BagCell(2, H), features=2),
-    tree("record_bag", PHRASES, lambda: RecordLeafCell(SIZE, H), lambda: RecordBagCell(0, H)),
-    tree(
-        "record_bag with features",
-        PHRASES,
-        lambda: RecordLeafCell(SIZE, H),
-        lambda: RecordBagCell(2, H),
-        features=2,
-    ),
     tree("deep_set", PHRASES, lambda: DeepSetCell(SIZE, H), lambda: DeepSetCell(2, H), features=2),
     tree(
         "deep_set with dropout",

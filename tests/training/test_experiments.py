@@ -37,8 +37,6 @@ NEEDED = {
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
     "plans": ["data.path=f"],
-    "python": ["data.path=f"],
-    "json": ["data.path=f", "data.target=label"],
     "bace": ["data.path=f.csv"],
     "clintox": ["data.path=f.csv"],
     "sider": ["data.path=f.csv"],
@@ -57,7 +55,6 @@ METRICS = {
     "hiv_best": "roc_auc",
     "lipophilicity_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
-    "json_records": "accuracy",
     "plans_cost": "q_error",
     "listops_best": "accuracy",
     "listops_tree_lstm": "accuracy",
@@ -65,7 +62,6 @@ METRICS = {
     "moleculeace_dmpnn": "rmse",
     "moleculeace_forest": "rmse",
     "ptb_labels": "node_accuracy",
-    "python_names": "node_accuracy",
     "sick_best": "pearson",
     "sick_entailment": "accuracy",
     "sick_tree_lstm": "pearson",
@@ -85,7 +81,6 @@ MORE = {
     "listops_best": ["data.train_size=30", "data.val_size=8", "+data.pool=50"],
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
-    "json_records": ["data.train_size=30", "data.val_size=8", "data.test_size=8"],
     "plans_cost": [f"data.{part}_schemas=1" for part in PARTS] + ["data.queries=8"],
     "bbbp_best": ["model.num_trees=5"],
     "hiv_best": ["model.num_trees=5", "data.fingerprint_size=64"],
@@ -95,11 +90,6 @@ MORE = {
 
 #: An option that a model needs of the data -> data that have it.
 DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
-
-#: Experiments on a file of the user's.
-ON_A_FILE = {
-    "python_names": "python",
-}
 
 #: Experiments without a validation part, by which nothing would be chosen.
 WITHOUT_VAL = ("moleculeace_best", "moleculeace_forest")
@@ -133,8 +123,6 @@ def test_experiment_trains(
     root = f"data.root={corpora}"
     small = [] if experiment in FITTED else SMALL
     more = [*small, *MORE.get(experiment, [])]
-    if experiment in ON_A_FILE:
-        more.append(f"data.path={corpora}/{ON_A_FILE[experiment]}")
     if why_missing(torch.float32) is None and experiment not in FITTED:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
@@ -149,7 +137,7 @@ def test_experiment_trains(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*ON_A_FILE, *FITTED}))
+@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*FITTED}))
 def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:

@@ -89,8 +89,6 @@ def write_corpora(root: Path) -> Path:
     _write(root / "ptb_sample" / "wsj_0001-0199.mrg", trees)
     expressions = ["3\t3", "4\t( ( ( [MAX 2 ) 4 ) ] )", "1\t( ( ( [SM 8 ) 3 ) ] )"]
     _write(root / "listops" / "test_d20s.tsv.gz", expressions)
-    functions = [f"def f{i}(path): key = {i}; " + "key = path; " * (i % 2) for i in range(30)]
-    _write(root / "python" / "functions.py", functions)
     rows = [f"name,{rng.gauss(0, 1):.3f},{smiles} " for smiles in MOLECULES * 3]
     header = "Compound ID,measured log solubility in mols per litre,smiles"
     _write(root / "esol" / "delaney-processed.csv", [header, *rows])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -135,56 +134,6 @@ def make_plans(
     files = _MadeFiles(cache_dir, "plans_sqlite", ".jsonl", facts)
     if not files.exist:
         sqlite_plans.write_plans(files.folder, schemas, queries, generator_seed)
-    return files.parts
-
-
-def make_reports(
-    cache_dir: Path,
-    train_size: int = 6_000,
-    val_size: int = 1_000,
-    test_size: int = 2_000,
-    generator_seed: int = 0,
-) -> list[MadeFile]:
-    """JSON records with a known answer, kept under `cache_dir`; see `write_reports`.
-
-    Args:
-        cache_dir: where they are kept; the same options find the same files again.
-        train_size: how many records to train on.
-        val_size: how many to choose the model by.
-        test_size: how many to measure it by.
-        generator_seed: of the records; not that of the run.
-
-    Returns:
-        The path and the part of each file.
-
-    Raises:
-        ConfigError: if a size is not positive.
-    """
-    from graphfold.datasets.corpora import generated_json as generated
-
-    sizes = dict(zip(PARTS, (train_size, val_size, test_size), strict=True))
-    code = file_hash(Path(str(generated.__file__)))
-    files = _MadeFiles(cache_dir, "json_reports", ".jsonl", [sizes, generator_seed, code])
-    if not files.exist:
-        generated.write_reports(files.folder, sizes, generator_seed)
-    return files.parts
-
-
-def make_python_stdlib(cache_dir: Path) -> list[MadeFile]:
-    """The source of the running Python's standard library, copied under `cache_dir`.
-
-    Returns:
-        The folder of each part and the part.
-
-    Raises:
-        DataError: if this Python carries no source of its library.
-    """
-    from graphfold.datasets.corpora import python_stdlib as stdlib
-
-    code = file_hash(Path(str(stdlib.__file__)))
-    files = _MadeFiles(cache_dir, "python_stdlib", "", [sys.version, code])
-    if not files.exist:
-        stdlib.copy_stdlib(files.folder, stdlib.stdlib_files())
     return files.parts
 
 

@@ -268,22 +268,10 @@ _CORPORA = (
         ),
     ),
     Corpus(
-        "json_reports",
-        "Nested JSON reports of machines, generated: what is wrong, by a known rule",
-        AdapterSpec("json", {"target": "$.label"}),
-        maker="graphfold.datasets.corpora.corpus_makers:make_reports",
-    ),
-    Corpus(
         "plans_sqlite",
         "Query plans over random databases of SQLite, cost in instructions of its virtual machine",
         AdapterSpec("plans", {"unit": "instructions"}),
         maker="graphfold.datasets.corpora.corpus_makers:make_plans",
-    ),
-    Corpus(
-        "python_stdlib",
-        "Functions of the running Python's standard library: the roles of masked variables",
-        AdapterSpec("python"),
-        maker="graphfold.datasets.corpora.corpus_makers:make_python_stdlib",
     ),
     Corpus(
         "chembl",

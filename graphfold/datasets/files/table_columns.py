@@ -5,15 +5,20 @@ A target of two classes has a positive one: that which areas, F1 and recall are 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from graphfold.dag import Column
 from graphfold.dag.schema import ABOVE, BELOW, RECORD_WEIGHT, TASKS, Task, bound_column
-from graphfold.datasets.readers.json_documents import finite_number
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean, shortened
+
+#: The largest number of single precision.
+_LARGEST = float(np.finfo(np.float32).max)
 
 #: A class, for all targets or target -> its class; None for the second of the names.
 Positive: TypeAlias = str | int | Mapping[str, str | int | bool] | None
@@ -256,7 +261,8 @@ class TableTarget:
     @staticmethod
     def number(cell: str) -> float | None:
         """The number of a cell; None if it is none, or beyond single precision."""
-        return finite_number(float(cell)) if TableTarget.is_number(cell) else None
+        number = float(cell) if TableTarget.is_number(cell) else math.inf
+        return number if abs(number) <= _LARGEST else None
 
     def refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
         """The error of a cell, which is raised by who reads it.

@@ -153,7 +153,6 @@ def _card(
         "files": list(_describe_files(packed, root)),
         **_repeats(files, packed),
         "notes": [note for corpus in packed for note in adapter.notes(corpus.dag)],
-        "description": adapter.description(),
         **describe_graphs([corpus.dag for corpus in packed]),
     }
 

@@ -148,8 +148,6 @@ def _lines(card: Mapping[str, Any]) -> Iterator[str]:
         f"speed         {card['records_per_second']:.0f} records/s, read and stored; "
         f"peak memory {card['peak_mb']:.0f} MiB"
     )
-    if card["description"]:
-        yield card["description"]
 
 
 def _most_frequent(counts: Counter[str]) -> dict[str, int]:

@@ -39,12 +39,12 @@ class _Cut:
 class TableAdapter(Adapter):
     """Reads a table (see `open_table`) with a record in each row, and values of whole records.
 
-    The record is a text as it stands in a file of its kind: a tree in brackets, a JSON value, a
-    SMILES. Its graph is that of the adapter of this kind, but for the targets: they are columns of
-    the table, one value for a record. What is a target of nodes there is no part of the graph.
+    The record is a text as it stands in a file of its kind: a tree in brackets, a sentence in
+    CoNLL-U, a SMILES. Its graph is that of the adapter of this kind, but for the targets: they are
+    columns of the table, one value for a record. Targets of nodes are not read.
 
     Args:
-        records: the name of the adapter that reads the records, such as "brackets" or "json".
+        records: the name of the adapter that reads the records, such as "brackets" or "conllu".
         record_column: the column of the records.
         target_columns: the columns of the targets: one name, or a list of them.
         task: "regression": targets are finite numbers; "classification": they are classes.
@@ -80,7 +80,7 @@ class TableAdapter(Adapter):
         if records == "table":
             raise ConfigError(
                 "data.records is table, which is no kind of record. Name what reads a cell, such "
-                "as brackets or json."
+                "as brackets."
             )
         self.classes = checked_class_names(class_names or {}, names)
         self.columns = RecordColumns(
@@ -150,7 +150,7 @@ class TableAdapter(Adapter):
         """A record as its own adapter takes it: a text, or an object."""
         return Record(1, _Cut(RecordRow(""), self.inner.record_of(item)))
 
-    def item_columns(self, names: Sequence[str]) -> Sequence[str] | None:
+    def item_columns(self, names: Sequence[str]) -> Sequence[str]:
         """The column of the records, where there is one; else what their adapter reads."""
         if self.columns.text in names:
             return [self.columns.text]

@@ -28,9 +28,9 @@ from graphfold.training.config.instantiate import (
 )
 from graphfold.training.config.training_config import TrainingConfig
 
-#: In place of a type's name, cells may be given by role: types without inputs, those with any
-#: number of inputs, all with inputs, all. A type's own name comes first, then the narrowest role.
-LEAF, BAG, INNER, EVERY = "_leaf_", "_bag_", "_inner_", "_every_"
+#: In place of a type's name, cells may be given by role: types without inputs, those with inputs,
+#: all. A type's own name comes first, then the narrowest role.
+LEAF, INNER, EVERY = "_leaf_", "_inner_", "_every_"
 
 #: In place of a readout's or head's class: what fits the targets of the data.
 AUTO = "auto"
@@ -186,13 +186,12 @@ def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, An
 
 
 def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    every_role = (LEAF, BAG, INNER, EVERY)
-    named = {name: cell for name, cell in by_role.items() if name not in every_role}
+    named = {name: cell for name, cell in by_role.items() if name not in (LEAF, INNER, EVERY)}
     for node_type in schema.types:
         if node_type.name == BOND_ENDS.name:
             named[node_type.name] = None  # only its atoms are read
             continue
-        roles = {0: (LEAF, EVERY), None: (BAG, INNER, EVERY)}.get(node_type.arity, (INNER, EVERY))
+        roles = (LEAF if node_type.arity == 0 else INNER, EVERY)
         given = [by_role[role] for role in roles if role in by_role]
         if given:
             named.setdefault(node_type.name, given[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import RecordError
 
 TREES = ["(3 (2 A) (4 (3 dull) (2 film)))", "(1 b)", "(0 (0 no) (1 (1 dull) (1 and) (2 long)))"]
-VALUES = [{"a": [1, 2], "b": None}, {"a": []}, {"b": "text, with a comma\nand a line"}]
 
 
 def write(path: Path, records: list[Any], **columns: list[Any]) -> Path:
@@ -55,7 +53,6 @@ def without_targets(dag: TypedDAG) -> TypedDAG:
     [
         ("brackets", {"binarize": True}, TREES),
         ("brackets", {"num_classes": 5}, TREES),
-        ("json", {"ignore": ["$.b"]}, [json.dumps(value) for value in VALUES]),
         ("smiles", {"directed_bonds": True}, ["CCO", "c1ccccc1", "C"]),
     ],
 )
