@@ -34,7 +34,7 @@ navigation = {
         "docs/notebooks/trees",
         "docs/gallery",
     ],
-    "By your data": ["docs/molecules", "docs/trees", "docs/plans"],
+    "By your data": ["docs/molecules", "docs/trees"],
     "Write your own": [
         "docs/python",
         "docs/sklearn",

@@ -241,7 +241,6 @@ ADAPTERS = Registry(
         "conllu": "graphfold.datasets.readers.conllu:ConlluAdapter",
         "listops": "graphfold.datasets.readers.listops:ListOpsAdapter",
         "pairs": "graphfold.datasets.readers.pairs:PairsAdapter",
-        "plans": "graphfold.datasets.readers.plans:PlansAdapter",
         "smiles": "graphfold.datasets.readers.smiles:SmilesAdapter",
         "table": "graphfold.datasets.readers.table_records:TableAdapter",
     },

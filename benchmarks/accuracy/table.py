@@ -130,7 +130,6 @@ MOLECULES = (
 
 _SST = ("root_accuracy", "root_binary_accuracy", "node_accuracy")
 _NODES, _PEARSON, _ACCURACY = ("node_accuracy",), ("pearson",), ("accuracy",)
-_Q_ERRORS = ("q_error", "q_error_95")
 #: What stands below each node, without its order: to compare trees with.
 _BAG = "model=bag model.cells.0._every_.subtree=true"
 _PAIR_CLASSES = "model.head._target_=graphfold.layers.PairClassificationHead"
@@ -172,12 +171,6 @@ TREES = (
         *("ud_french_sequoia", "given", "ud_relations", _NODES),
         words="experiment=ud_relations data=ud_french_sequoia",
     ),
-    Row("plans_sqlite", "by database", "plans_cost", _Q_ERRORS, "experiment=plans_cost"),
-    Row(
-        *("plans_sqlite", "by database", "tree_convolution", _Q_ERRORS),
-        words="experiment=plans_cost model=tree_convolution",
-    ),
-    Row("plans_sqlite", "by database", "bag", _Q_ERRORS, "experiment=plans_cost model=bag"),
 )
 
 TOPICS = {"molecules": MOLECULES, "trees": TREES}

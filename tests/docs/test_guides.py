@@ -17,7 +17,7 @@ from training.tiny_runs import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: The pages, and how many files each makes.
-PAGES = {"first_steps": 0, "molecules": 3, "trees": 5, "plans": 1}
+PAGES = {"first_steps": 0, "molecules": 3, "trees": 5}
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

@@ -20,7 +20,6 @@ ROWS = row = Rows()
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "listops_generated": {"train_size": 12, "val_size": 5, "test_size": 4, "pool": 60},
     "listops_d20s": {"train_size": 12, "val_size": 5, "pool": 60},
-    "plans_sqlite": {"train_schemas": 2, "val_schemas": 1, "test_schemas": 1, "queries": 3},
 }
 
 
@@ -59,24 +58,6 @@ def _(lab, option):
     sizes = {key: len(lines) for key, lines in make(lab, corpus).items()}
     changed = {key: len(lines) for key, lines in make(lab, corpus, **{name: 7}).items()}
     assert changed == {**sizes, part: 7} != sizes
-
-
-@row.changes(
-    ["plans_sqlite.train_schemas", "plans_sqlite.val_schemas", "plans_sqlite.test_schemas"],
-    "the number of databases of that part, each with all its queries",
-)
-def _(lab, option):
-    name = option.partition(".")[2]
-    part = name.partition("_")[0]
-    sizes = {key: len(lines) for key, lines in make(lab, "plans_sqlite").items()}
-    changed = make(lab, "plans_sqlite", **{name: 3})
-    assert {key: len(lines) for key, lines in changed.items()} == {**sizes, part: 9}
-
-
-@row.changes("plans_sqlite.queries", "the number of queries of each database")
-def _(lab):
-    sizes = {part: len(lines) for part, lines in make(lab, "plans_sqlite", queries=2).items()}
-    assert sizes == {"train": 4, "val": 2, "test": 2}
 
 
 @row.changes(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -19,7 +20,9 @@ from training.tiny_runs import MOLECULES, WORDS
 
 from graphfold.batching import POLICIES, Up
 from graphfold.batching.batch import plan_batch
+from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.dag.compare import difference
+from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.splits.split_records import SPLITS
 from graphfold.datasets.splits.split_ways import scaffold_groups
@@ -336,21 +339,35 @@ def _(lab):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
+class Operators(Adapter):
+    """Operators in postfix notation, each of a type of its own."""
+
+    def __init__(self) -> None:
+        types = (NodeType("scan", 0), NodeType("sort", 1), NodeType("join", 2))
+        self.schema = Schema(types, graph_targets=(Column("cost"),))
+
+    def records(self, path: Path) -> Iterator[Record]:
+        lines = path.read_text().splitlines()
+        return (Record(number, line) for number, line in enumerate(lines, 1))
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        stack: list[int] = []
+        arity = {node_type.name: node_type.arity for node_type in self.schema.types}
+        for name in record.content.split():
+            inputs = [stack.pop() for _ in range(arity[name])]
+            stack.append(graph.node(name, inputs))
+        graph.output(*stack)
+        graph.finish(line=record.line, cost=1.0)
+
+
 @row.changes("data.policy", "which nodes run together; auto: the policy with the fewest calls")
 def _(lab):
-    def plan(name: str, *inputs: dict[str, Any]) -> dict[str, Any]:
-        return {"Node Type": name, "Total Cost": 1.0, "Plan Rows": 1, "Plans": [*inputs]}
-
-    scan = plan("Seq Scan")
-    sorted_last = plan("Sort", plan("Hash Join", scan, scan))
-    joined_last = plan("Hash Join", plan("Sort", scan), scan)
-    both = ([{"Plan": p, "Execution Time": 1.0}] for p in (sorted_last, joined_last))
-    text = "\n".join(map(json.dumps, both))
-    path = {part: lab.write(f"policy/{part}.json", text) for part in ("train", "val", "test")}
+    text = "scan scan join sort\nscan sort scan join\n"
+    path = {part: lab.write(f"policy/{part}.txt", text) for part in ("train", "val", "test")}
     calls = {}
     for policy in ("auto", *POLICIES):
-        options = {"adapter": "plans", "target": "Execution Time", "path": path}
-        (batch,) = made(lab, policy=policy, **options).loader("test", [Up()])
+        data = made(lab, policy=policy, adapter="effects.data_options.Operators", path=path)
+        (batch,) = data.loader("test", [Up()])
         calls[policy] = batch.schedule.report([Up()]).total.launches
     assert calls == {"auto": 4, "depth": 5, "agenda": 4, "critical_path": 4, "one_by_one": 8}
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from effects.lab import counts, read, shown_units
+from effects.lab import counts, read
 from effects.table import Rows
 
 from graphfold.datasets.readers.conllu import UPOS
@@ -224,22 +222,3 @@ def _(graphs):
     assert counts(found["tokens"]) == {"token": 4}
     assert found["tokens"].depth.tolist() == [0, 1, 2, 3]
     assert {dag.graph_column("answer").item() for dag in found.values()} == {4}
-
-
-# Plans
-
-PLAN = {"Plan": {"Node Type": "Seq Scan", "Total Cost": 9.5, "Plan Rows": 3}, "Execution Time": 4.5}
-
-
-@row.changes("plans.target", "where the cost of a plan is")
-def _(graphs):
-    text = json.dumps([{**PLAN, "Planning Time": 0.5}]) + "\n"
-    for key, value in (("Execution Time", 4.5), ("Planning Time", 0.5)):
-        dag = graphs("plans", text, target=key)
-        assert dag.graph_column(dag.schema.graph_targets[0].name).tolist() == [value]
-
-
-@row.changes("plans.unit", "the unit of the target, which the report and the data card name")
-def _(graphs):
-    dag = graphs("plans", json.dumps([PLAN]) + "\n", target="Execution Time", unit="ms")
-    assert [*shown_units(dag).values()] == [{"ms"}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import random
 from pathlib import Path
@@ -49,40 +48,31 @@ def errors_of(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     }
 
 
-# Costs of plans
-
-
-def plan(rng: random.Random, depth: int = 3) -> dict[str, Any]:
-    rows = round(10 ** rng.uniform(0, 4))
-    found: dict[str, Any] = {"Node Type": "Seq Scan", "Plan Rows": rows, "Total Cost": 1.0 + rows}
-    if depth and rng.random() < 0.8:
-        found["Node Type"] = "Hash Join"
-        found["Plans"] = [plan(rng, depth - 1), plan(rng, depth - 1)]
-    return found
+# Costs
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Plans whose cost, over five powers of ten, is about that of their root."""
-    folder, rng = tmp_path_factory.mktemp("plans"), random.Random(5)
-    lines = []
-    for _ in range(90):
-        made = plan(rng)
-        cost = made["Total Cost"] * 10 ** rng.uniform(-1, 1)
-        lines.append(json.dumps([{"Plan": made, "Execution Time": round(cost, 3)}]))
-    (folder / "plans.jsonl").write_text("\n".join(lines) + "\n")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Molecules with a cost that spans five powers of ten, about that of their size."""
+    folder, rng = tmp_path_factory.mktemp("costs"), random.Random(5)
+    lines = ["smiles,cost"]
+    for number in range(90):
+        smiles = "C" * (number // 10) + MOLECULES[number % 10]
+        lines.append(f"{smiles},{10 ** (len(smiles) / 5 + rng.uniform(-1, 1)):.4g}")
+    (folder / "m.csv").write_text("\n".join(lines) + "\n")
     return train(
-        folder / "run", "experiment=plans_cost", f"data.path={folder}/plans.jsonl",
-        "data.target='Execution Time'", "data.unit=ms", "data.fractions=[0.5,0.25,0.25]",
+        folder / "run", "data=smiles", "model=gcn", f"data.path={folder}/m.csv",
+        "data.target_columns=[cost]", "data.units={cost: ms}", "data.fractions=[0.5,0.25,0.25]",
+        "model.head._target_=graphfold.layers.LogRegressionHead", "monitor=val/q_error",
         "optimizer.lr=0.03", *SMALL,
     )  # fmt: skip
 
 
-def test_q_errors_are_those_of_the_file(plans: Path) -> None:
-    metrics, name = read_json(plans / "metrics.json"), "Execution Time"
-    log_std = np.log(training_costs(plans)).std()
+def test_q_errors_are_those_of_the_file(costs: Path) -> None:
+    metrics, name = read_json(costs / "metrics.json"), "cost"
+    log_std = np.log(training_costs(costs)).std()
     for part in PARTS:
-        rows = rows_of(plans, part)
+        rows = rows_of(costs, part)
         assert len(rows) > 20
         y, p, low, high = (
             numbers(rows, f"{name}_{what}") for what in ("measured", "pred", "lower", "upper")
@@ -101,25 +91,25 @@ def test_q_errors_are_those_of_the_file(plans: Path) -> None:
         np.testing.assert_allclose(high / p, p / low, rtol=1e-4)  # an interval is a factor
 
 
-def training_costs(plans: Path) -> np.ndarray:
+def training_costs(costs: Path) -> np.ndarray:
     """The costs of the training part, from the file of the data."""
-    with (plans / "split.csv").open(newline="") as file:
+    with (costs / "split.csv").open(newline="") as file:
         lines = [int(row["line"]) for row in csv.DictReader(file) if row["part"] == "train"]
-    documents = (plans.parent / "plans.jsonl").read_text().splitlines()
-    return np.array([json.loads(documents[line - 1])[0]["Execution Time"] for line in lines])
+    records = (costs.parent / "m.csv").read_text().splitlines()
+    return np.array([float(records[line - 1].partition(",")[2]) for line in lines])
 
 
-def test_the_intervals_of_costs_are_conformal(plans: Path) -> None:
+def test_the_intervals_of_costs_are_conformal(costs: Path) -> None:
     """Their factor is the k-th least q-error of the validation part, k = ⌈0.9 (n + 1)⌉."""
-    rows = rows_of(plans, "val")
-    y, p, high = (numbers(rows, f"Execution Time_{n}") for n in ("measured", "pred", "upper"))
+    rows = rows_of(costs, "val")
+    y, p, high = (numbers(rows, f"cost_{n}") for n in ("measured", "pred", "upper"))
     q = np.sort(np.maximum(y / p, p / y))
     rank = math.ceil(0.9 * (len(q) + 1))
     np.testing.assert_allclose(high / p, q[rank - 1], rtol=1e-4)
 
 
-def test_the_report_shows_the_q_errors_of_the_file(plans: Path) -> None:
-    metrics, report = read_json(plans / "metrics.json"), (plans / "report.html").read_text()
+def test_the_report_shows_the_q_errors_of_the_file(costs: Path) -> None:
+    metrics, report = read_json(costs / "metrics.json"), (costs / "report.html").read_text()
     for name in ("q_error", "q_error_90", "q_error_95"):
         cells = "".join(f"<td>{metrics[f'{part}/{name}']:.6g}</td>" for part in PARTS)
         assert f"<tr><td>{name}</td>{cells}</tr>" in report

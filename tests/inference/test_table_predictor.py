@@ -26,9 +26,6 @@ from graphfold.layers import RegressionHead
 
 SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
-PLAN = {"Node Type": "Seq Scan", "Startup Cost": 0.0, "Plan Rows": 1270, "Plan Width": 12}
-JOIN = {"Node Type": "Hash Join", "Join Type": "Inner", "Plans": [PLAN, {**PLAN, "Plan Rows": 3}]}
-
 #: So many records the command predicts at once, and a table of the tests has.
 BATCH = 16
 
@@ -94,24 +91,10 @@ def trees(folder: Path) -> Case:
     return Case(model, new, table, "text", "label_pred")
 
 
-def plans(folder: Path) -> Case:
-    measured = [{"Plan": (PLAN, JOIN)[i % 2], "Execution Time": 0.5 + i} for i in range(36)]
-    path = folder / "plans.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in measured))
-    words = ["data=plans", f"data.path={path}", "data.target='Execution Time'"]
-    model = train(folder / "plans", *words, "model=binary_tree_lstm", *SMALL)
-    texts = [json.dumps({"Plan": plan}) for plan in (PLAN, JOIN) * 20] + ['{"Plan": {}}']
-    new = folder / "new_plans.jsonl"
-    new.write_text("\n".join(texts) + "\n")
-    table = pa.table({"query": range(len(texts)), "plan": texts})
-    return Case(model, new, table, "plan", "Execution Time_pred")
-
-
 MAKERS: dict[str, Callable[[Path], Case]] = {
     "molecules": molecules,
     "assays": assays,
     "trees": trees,
-    "plans": plans,
 }
 
 
@@ -177,7 +160,6 @@ def test_the_schema_is_known_without_data(case: Case) -> None:
         "a b_pred": pa.float64(),
         "toxic_pred": pa.string(),
         "label_pred": pa.list_(pa.int64()),
-        "Execution Time_pred": pa.float64(),
     }
     assert schema.field(case.pred).type == kinds[case.pred]
     empty = case.table.slice(0, 0)
@@ -306,13 +288,9 @@ def test_wrong_uses_are_told_where_it_is_made(one: Case, folder: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_told(folder: Path) -> None:
-    case = make("records", folder / "column")
-    with pytest.raises(DataError, match=r"no column 'S'.*Did you mean 's'\?"):
-        TablePredictor(case.run, "S")(case.table)
-    texts = [json.dumps(row) for row in case.table.to_pylist()]
-    table = pa.table({"id": range(len(texts)), "record": texts})
-    found = TablePredictor(case.run, "record")(table)
-    assert found["y_pred"].equals(TablePredictor(case.run)(case.table)["y_pred"])
+    case = make("trees", folder / "column")
+    with pytest.raises(DataError, match=r"no column 'Text'.*Did you mean 'text'\?"):
+        TablePredictor(case.run, "Text")(case.table)
 
 
 def test_a_run_that_was_trained_anew_is_refused(folder: Path) -> None:

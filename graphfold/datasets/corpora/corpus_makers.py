@@ -1,4 +1,4 @@
-"""The files of corpora that need no download: generated, or out of an installed library.
+"""The files of corpora that need no download: generated ListOps, and molecules of rdkit.
 
 A maker takes the cache folder and its own options, and returns each file with its part. One that
 takes `root` as well reads corpora from there.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from graphfold.datasets.corpora.corpus import PARTS, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
@@ -55,13 +53,7 @@ def make_listops(
     """
     sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
-    code = file_hash(Path(listops.__file__))
-    files = _MadeFiles(
-        cache_dir, "listops_generated", ".tsv", [repr(generator), sizes, generator_seed, code]
-    )
-    if not files.exist:
-        write_listops(files.folder, sizes, generator_seed, generator)
-    return files.parts
+    return _write_once(cache_dir / "listops_generated", sizes, generator_seed, generator)
 
 
 def make_published_listops(
@@ -92,49 +84,10 @@ def make_published_listops(
     """
     sizes = _sizes(train_size, val_size)
     (published,) = find_files(find_corpus("listops"), root, "d20s")
-    code = file_hash(Path(listops.__file__))
     generator = ListOpsGenerator(pool=pool)
-    facts = [repr(generator), sizes, generator_seed, code, file_hash(published.path)]
-    files = _MadeFiles(cache_dir, "listops_d20s", ".tsv", facts, PARTS[:2])
-    if not files.exist:
-        known = {line.partition("\t")[2] for _, line in read_lines(published.path)}
-        write_listops(files.folder, sizes, generator_seed, generator, known)
-    return [*files.parts, (published.path, "test")]
-
-
-def make_plans(
-    cache_dir: Path,
-    train_schemas: int = 80,
-    val_schemas: int = 10,
-    test_schemas: int = 20,
-    queries: int = 50,
-    generator_seed: int = 0,
-) -> list[MadeFile]:
-    """Plans and costs of queries over random databases of SQLite, kept under `cache_dir`.
-
-    Args:
-        cache_dir: where they are kept; the same options find the same files again.
-        train_schemas: how many databases to train on.
-        val_schemas: how many to choose the model by.
-        test_schemas: how many to measure it by. No database is in two parts.
-        queries: how many queries are asked of each database.
-        generator_seed: of the databases and queries; not that of the run.
-
-    Returns:
-        The path and the part of each file.
-
-    Raises:
-        ConfigError: if a number is not positive.
-    """
-    from graphfold.datasets.corpora import sqlite_plans
-
-    schemas = dict(zip(PARTS, (train_schemas, val_schemas, test_schemas), strict=True))
-    code = file_hash(Path(sqlite_plans.__file__))
-    facts = [schemas, queries, generator_seed, sqlite3.sqlite_version, code]
-    files = _MadeFiles(cache_dir, "plans_sqlite", ".jsonl", facts)
-    if not files.exist:
-        sqlite_plans.write_plans(files.folder, schemas, queries, generator_seed)
-    return files.parts
+    folder = cache_dir / "listops_d20s"
+    files = _write_once(folder, sizes, generator_seed, generator, published.path)
+    return [*files, (published.path, "test")]
 
 
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
@@ -148,38 +101,32 @@ def make_chembl(cache_dir: Path) -> list[MadeFile]:
     return [(write_chembl(cache_dir / f"chembl-rdkit-{version('rdkit')}"), None)]
 
 
-class _MadeFiles:
-    """The files of a generated corpus, a part each, in a folder that is named by what decides them.
+def _write_once(
+    folder: Path,
+    sizes: Mapping[str, int],
+    seed: int,
+    generator: ListOpsGenerator,
+    published: Path | None = None,
+) -> list[MadeFile]:
+    """The files of the parts, in a folder whose name ends in a hash of all that decides them.
 
     Args:
-        cache_dir: where they are kept.
-        name: of the corpus.
-        suffix: of the files.
-        facts: what decides their content, plain values.
-        names: the parts that are made.
+        folder: the folder without this hash.
+        sizes: the number of expressions of each part.
+        seed: of the expressions.
+        generator: draws them.
+        published: a file whose expressions are in no part; None for none.
     """
-
-    def __init__(
-        self,
-        cache_dir: Path,
-        name: str,
-        suffix: str,
-        facts: Sequence[Any],
-        names: Sequence[str] = PARTS,
-    ) -> None:
-        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        self.folder = cache_dir / f"{name}-{key[:16]}"
-        self.paths = {part: self.folder / f"{part}{suffix}" for part in names}
-
-    @property
-    def exist(self) -> bool:
-        """True if all of them have been made."""
-        return all(path.exists() for path in self.paths.values())
-
-    @property
-    def parts(self) -> list[MadeFile]:
-        """The path and the part of each."""
-        return [(path, part) for part, path in self.paths.items()]
+    code = file_hash(Path(listops.__file__))
+    facts = [repr(generator), sizes, seed, code, published and file_hash(published)]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    folder = folder.with_name(f"{folder.name}-{key[:16]}")
+    paths = {part: folder / f"{part}.tsv" for part in sizes}
+    if not all(path.exists() for path in paths.values()):
+        lines = read_lines(published) if published is not None else ()
+        expressions = {line.partition("\t")[2] for _, line in lines}
+        write_listops(folder, sizes, seed, generator, without=expressions)
+    return [(path, part) for part, path in paths.items()]
 
 
 def _sizes(*sizes: int) -> dict[str, int]:

@@ -268,12 +268,6 @@ _CORPORA = (
         ),
     ),
     Corpus(
-        "plans_sqlite",
-        "Query plans over random databases of SQLite, cost in instructions of its virtual machine",
-        AdapterSpec("plans", {"unit": "instructions"}),
-        maker="graphfold.datasets.corpora.corpus_makers:make_plans",
-    ),
-    Corpus(
         "chembl",
         "CHEMBL2321810: measured pIC50 of about 1,000 molecules, out of rdkit's own files",
         _measured(pIC50="-log10(mol/L)"),
