@@ -16,6 +16,7 @@ from graphfold.errors import ConfigError, SchemaError
 
 SCHEMA = Schema(types=(NodeType("a", 0), NodeType("b", 0)), relations=(EdgeType("r"),))
 WIDTHS = {"h": 1, "c": 1}
+ONE = torch.ones(1, 1, dtype=torch.float64)
 #: Name -> the attributes of a network.
 WAYS = random_networks.ENGINES | {"reference": {"engine": "reference"}}
 State = dict[str, Tensor]
@@ -238,3 +239,22 @@ def test_a_field_beyond_those_listed_is_zero_where_a_type_lacks_it(num_rounds):
         return [first, cells]
 
     assert_all_ways([Up(), Rounds("r", num_rounds)], make, c=[0.0, 0.0])
+
+
+@pytest.mark.parametrize("num_rounds", [1, 2])
+def test_types_with_fields_of_their_own_are_compiled_after_up(num_rounds):
+    """As nodes and hyperedges: only a has h, only b has c, and each reads that of the other."""
+    first = {
+        "a": Made(lambda x, children: {"h": x}),
+        "b": Made(lambda x, children: {"c": x}, ["c"]),
+    }
+    second = {
+        "a": Made(lambda x, children: {"h": children.sum("c") + x}, reads=["c"]),
+        "b": Made(lambda x, children: {"c": children.sum("h") * x}, ["c"], ["h"]),
+    }
+    passes = [Up(), Rounds("r", num_rounds)]
+    h, c = {1: (11.0, 10.0), 2: (11.0, 110.0)}[num_rounds]
+    assert_all_ways(passes, lambda: [first, second], h=[h, 0.0], c=[0.0, c])
+    network, dag = Network(SCHEMA, passes, [first, second], fuse=True), pair()
+    network.double()(Batch(dag, build_schedule(dag, passes)), dict.fromkeys("ab", ONE))
+    assert {*network.execution.values()} <= {"compiled (native)", "compiled (torch)"}

@@ -54,8 +54,9 @@ class CompiledPass:
             named[None, ("edge", name)] = value
         for name, value in inputs.given.items():
             named[None, ("given", name)] = value
-        for name in inputs.fields.keys() & inputs.absent.keys():
-            named[None, ("absent", name)] = inputs.absent[name]
+        for name, value in inputs.absent.items():
+            if name in inputs.fields:
+                named[None, ("absent", name)] = value
         self._name(named)
 
     def _name(self, named: dict[Named, Tensor]) -> None:
