@@ -399,7 +399,7 @@ class Head(nn.Module, ABC):
     def denominator(
         self, targets: Tensor, graph: Tensor, times: Tensor, reduction: str = "per_graph"
     ) -> Tensor:
-        """What the sum of `losses` is divided by, so that it becomes a mean over measured values.
+        """The divisor of the sum of `losses` that makes a mean over measured values of it.
 
         A missing value takes nothing away from those beside it: of T targets a row with one value
         has 1/T of the loss of that value, and counts 1/T here.

@@ -189,7 +189,7 @@ def finish(
 
 
 def go_on_or_begin(composed: Composed, folder: Path | None = None) -> Composed:
-    """What `resume=auto` means in a folder: the run in it is continued if it has a last.ckpt.
+    """The config of `resume=auto` in a folder: its run is continued if it has a last.ckpt.
 
     Processes of torchrun that look at different times see the same: none has written a last.ckpt
     before all of them train.

@@ -117,5 +117,6 @@ def test_a_logger_of_lightning_still_works(tmp_path: Path) -> None:
     (table,) = folder.rglob("c/version_*/metrics.csv")
     header, *lines = table.read_text().splitlines()
     assert "val/accuracy" in header
-    assert len(lines) == 2
+    assert "test/accuracy" in header
+    assert len(lines) == 2 + 1  # two epochs, and the scores of the test part
     assert read_json(folder / "metrics.json")
