@@ -98,7 +98,10 @@ class TypedFields(Mapping[str, Tensor]):
         return TypedFields(self.plan, {**self.parts, **new}, {**absent, **self.absent})
 
     def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:
-        """A tensor that holds a field, and where in it some rows are, all of types that have it.
+        """A tensor that holds a field, and where in it some rows are.
+
+        Rows of types without the field are zeros; on a GPU, which would have to be waited for, all
+        rows must be of types that have it.
 
         Shape:
             row: [count]
@@ -107,4 +110,9 @@ class TypedFields(Mapping[str, Tensor]):
         if len(self.parts[field]) != 1:
             return self[field], row
         ((op_type, part),) = self.parts[field].items()
-        return part, row - self.groups[op_type].start
+        group = self.groups[op_type]
+        if row.is_cpu and len(row):
+            lowest, highest = (int(end) for end in row.aminmax())
+            if lowest < group.start or highest >= group.stop:
+                return self[field], row
+        return part, row - group.start

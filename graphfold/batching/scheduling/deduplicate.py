@@ -26,7 +26,7 @@ from graphfold.batching.kernels.row_numbers import (
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.dag import TypedDAG
-from graphfold.dag.depth import IntArray, count_pointers, stable_order
+from graphfold.dag.depth import IntArray, count_pointers, run_numbers, stable_order
 
 
 class EqualNodes(NamedTuple):
@@ -146,10 +146,12 @@ def _by_degree(nodes: IntArray, ptr: IntArray) -> Iterator[tuple[IntArray, IntAr
 
 def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Iterator[Classes]:
     """The classes after each round of message passing."""
-    degree = np.diff(read.edges.ptr)
-    # A cell may ask how many neighbours its neighbour has; after a round, the state tells.
+    # A cell may read how many neighbours, itself left out, its neighbour has; after a round, equal
+    # nodes have equal edges.
+    reader = run_numbers(read.edges.ptr)
+    others = np.bincount(reader[read.edges.child != reader], minlength=len(read.edges.ptr) - 1)
     seen = before.first
-    own = [before.numbers, Numbers(degree, int(degree.max(initial=0)) + 1)]
+    own = [before.numbers, Numbers(others, int(others.max(initial=0)) + 1)]
     merge_equal(np.arange(len(seen)), own, seen)
     for _ in range(num_rounds):
         before = _after_round(read, before, seen)
