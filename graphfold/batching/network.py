@@ -259,7 +259,7 @@ def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 
 def _describe_ways(ways: Mapping[str, str]) -> str:
-    """How a cell ran, from how it ran in each pass; first those in which it ran as it is."""
+    """The way a cell ran, from its way in each pass; passes in which it ran as it is come first."""
     if len({*ways.values()}) == 1:
         return next(iter(ways.values()))
     return "; ".join(f"{how} in {place}" for place, how in sorted(ways.items(), key=_is_compiled))

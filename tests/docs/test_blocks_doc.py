@@ -128,7 +128,9 @@ def test_the_sentiment_model_is_short() -> None:
 
 
 def test_every_example_is_listed() -> None:
-    """Two are about no block: they stand on the page about serving."""
-    pages = section("Examples") + (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    """Those that are about no block stand on the pages about serving and trees."""
+    pages = section("Examples") + "".join(
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("serving.md", "trees.md")
+    )
     listed = set(re.findall(r"\]\(\.\./examples/(\w+)\.py\)", pages))
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))

@@ -73,7 +73,6 @@ def _other(corpus: str, option: str) -> Any:
 
 
 SMILES = {"adapter": "smiles", "path": "{lab}/molecules.csv", "target_columns": ["y"]}
-COMPUTED = {"adapter": "descriptors", "path": "{lab}/molecules.csv"}
 TREES = {"adapter": "brackets", "path": "{lab}/trees.txt"}
 WORDS = {"adapter": "conllu", "path": "{lab}/words.conllu"}
 TABLE = {**SMILES, "adapter": "table", "records": "smiles", "record_column": "smiles"}
@@ -95,9 +94,6 @@ READ: dict[str, str] = {
             *_ids("smiles", "target_columns", "task", "weight_column", "descriptors", "features"),
             *_ids("smiles", "explicit_hydrogens", "directed_bonds", "fragments", "longest_smiles"),
             *_ids("smiles", "salts", "standardize", "extra_columns"),
-            *_ids("descriptors", "weight_column", "descriptors", "features", "explicit_hydrogens"),
-            *_ids("descriptors", "directed_bonds", "fragments", "longest_smiles", "salts"),
-            *_ids("descriptors", "standardize", "extra_columns"),
         ),
         "each molecule is read by it",
     ),
@@ -164,27 +160,17 @@ UNREAD: dict[str, Unread] = {
     },
     **{
         f"data.{name}": Unread("words", {**SMILES, name: value})
-        for name, value in (("vectors", "v.txt"), ("characters", True), ("encoder", "folder"))
+        for name, value in (("vectors", "v.txt"), ("characters", True))
     },
     **{
-        f"data.{name}": Unread("not read with data.encoder=null", {**TREES, name: value})
-        for name, value in (
-            ("encoder_layers", [0]),
-            ("encoder_join", "mean"),
-            ("encoder_pieces", "first"),
-        )
-    },
-    **{
-        f"{data['adapter']}.{name}": Unread(
+        f"smiles.{name}": Unread(
             f"{name}=.* is not read with files such as names.smi",
-            {**data, "path": "{lab}/names.smi", name: value},
+            {**SMILES, "target_columns": ["name"], "path": "{lab}/names.smi", name: value},
         )
-        for data in ({**SMILES, "target_columns": ["name"]}, COMPUTED)
         for name, value in (("smiles_column", "structure"), ("header", False))
     },
     **{
-        f"{data['adapter']}.{name}": Unread(f"{name}=.* is not read with", {**data, **given})
-        for data in (SMILES, COMPUTED)
+        f"smiles.{name}": Unread(f"{name}=.* is not read with", {**SMILES, **given})
         for name, given in (
             ("ignore_columns", {"ignore_columns": ["z"]}),
             ("fill_missing", {"fill_missing": True}),
@@ -192,30 +178,13 @@ UNREAD: dict[str, Unread] = {
             ("fingerprint_size", {"fingerprint_size": 64, "descriptors": ["rdkit2d"]}),
         )
     },
-    **{
-        f"{data['adapter']}.split_column": Unread(
-            "data.split_column", {**data, "split_column": "active", "split": "scaffold"}
-        )
-        for data in (SMILES, COMPUTED)
-    },
+    "smiles.split_column": Unread(
+        "data.split_column", {**SMILES, "split_column": "active", "split": "scaffold"}
+    ),
     "table.split_column": Unread(
         "split_column=active is not read with a file for each part",
         {**TABLE, "path": PARTS, "split_column": "active"},
     ),
-    **{
-        f"descriptors.{name}": Unread("are computed", {**COMPUTED, name: value})
-        for name, value in (
-            ("target_columns", ["y"]),
-            ("atom_target_columns", ["y"]),
-            ("bond_target_columns", ["y"]),
-            ("task", "classification"),
-            ("num_classes", 3),
-            ("class_names", {"y": ["a", "b"]}),
-            ("positive", "a"),
-            ("units", {"y": "m"}),
-            ("bounded_targets", True),
-        )
-    },
     **{
         f"smiles.{name}": Unread("cannot be read together", {**SMILES, name: ["z"]})
         for name in ("atom_target_columns", "bond_target_columns")

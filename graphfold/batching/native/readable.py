@@ -59,7 +59,7 @@ def readable(
 
 
 def _span(tensor: Tensor) -> int:
-    """How many numbers there are from the first of a tensor to the last, with those in between."""
+    """The count of numbers from the first of a tensor to the last, with those in between."""
     if tensor.is_contiguous() or not tensor.numel():
         return tensor.numel()
     steps = zip(tensor.shape, tensor.stride(), strict=True)

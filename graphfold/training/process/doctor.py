@@ -197,7 +197,7 @@ def _cache() -> Fact:
     sizes = {"packed data": 0, "native libraries": 0, "corpora and others": 0}
     entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
     for path in entries:
-        kind = "packed data" if path.suffix in STORED else "corpora and others"
+        kind = "packed data" if path.suffix == STORED else "corpora and others"
         sizes["native libraries" if path.name == "native" else kind] += size_of(path)
     parts = [f"{name} {_megabytes(size)}" for name, size in sizes.items()]
     parts[0] += f", {limit}"

@@ -207,9 +207,15 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
     assert run("train", f"resume={made.folder}", draws=True) == 0  # it writes the report again
     assert len(drawn) >= 5
     for smiles, (atoms, *_) in drawn.items():
-        want = made.contributions("integrated", made.vectors(smiles), 0)[:, 0]
-        slack = 0.02 * float(want.abs().sum()) + 1e-5
-        torch.testing.assert_close(torch.tensor(atoms).double(), want, rtol=1e-4, atol=slack)
+        wants = [  # a molecule is coloured by the target that it is worst for
+            made.contributions("integrated", made.vectors(smiles), number)[:, 0]
+            for number in range(len(made.targets))
+        ]
+        got = torch.tensor(atoms).double()
+        assert any(
+            torch.allclose(got, want, rtol=1e-4, atol=0.02 * float(want.abs().sum()) + 1e-5)
+            for want in wants
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -21,7 +21,6 @@ from graphfold.layers import (
     LogRegressionHead,
     MeanVarianceHead,
     MultiLabelHead,
-    PretrainingHead,
     QuantileHead,
     RegressionHead,
 )
@@ -190,7 +189,7 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
     assert metric_rows.tolist() == [0.5] * 4
 
 
-@pytest.mark.parametrize("kind", [*HEADS, LogRegressionHead, PretrainingHead])
+@pytest.mark.parametrize("kind", [*HEADS, LogRegressionHead])
 def test_several_numbers_are_monitored_by_their_loss(kind: Callable[..., NumberHead]) -> None:
     """It is in units of each target's deviation, whatever metrics are computed beside it."""
     for metrics in (None, ["mae", "rmse"]):

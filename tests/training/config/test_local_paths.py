@@ -18,7 +18,7 @@ ADDRESSES = ("s3://bucket/x", "memory://x", "file:///tmp/x", "hf://datasets/x", 
 #: Every option of `graphfold train` whose value is a path.
 OPTIONS = (
     *("hydra.run.dir", "hydra.sweep.dir", "resume", "init_from", "+model.encoder_from"),
-    *("data.path", "data.root", "data.cache_dir", "data.vectors", "data.encoder"),
+    *("data.path", "data.root", "data.cache_dir", "data.vectors"),
 )
 
 

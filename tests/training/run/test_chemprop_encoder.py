@@ -176,7 +176,9 @@ def test_wrong_models_and_features_are_told(
     assert run("train", *words, f"init_from={tmp_path}") == 2
     assert "init_from and model.encoder_from both give the weights" in capsys.readouterr().err
     assert run("train", *words, "model.encoder_from=3") == 2
-    assert "model.encoder_from is 3, but it must be a string" in capsys.readouterr().err
+    assert (
+        "model.encoder_from is 3, but it must be a path on this machine" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]
 
 
 def _programs_of(cell: Cell) -> dict[tuple[str, Signature], Known]:
-    """What is remembered of a cell."""
+    """The result of compiling a cell, which is remembered."""
     programs: dict[tuple[str, Signature], Known] = vars(cell)["_programs"]
     return programs
 
@@ -367,9 +367,10 @@ def _compile_anew(
         if not watch.is_unchanged():
             raise Untraceable("it changes what it reads, such as an attribute, while it runs")
     except Untraceable as reason:
+        before.restore()
         is_traced = isinstance(reason, Unwritable)
         text = str(reason) if is_traced else _in_full(str(reason), cell, signature, trial)
-        before.restore()
+        before.restore()  # a cell that was judged has kept tensors, too
         return Known(None, text, is_traced=is_traced)
     except BaseException:
         before.restore()
