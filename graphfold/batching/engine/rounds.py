@@ -131,7 +131,7 @@ class RoundsInputs:
         parts = {name: dict(state.parts.get(name, {})) for name in self.absent}
         for (name, op_type), rows in found.items():
             parts[name][op_type] = select(rows, unrolled.spread[op_type])
-        return TypedFields(state.plan, parts, self.absent)
+        return TypedFields(state.plan, parts, self.absent, state.whole_but(self.written))
 
 
 def make_rounds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -25,19 +25,24 @@ class TypedFields(Mapping[str, Tensor]):
         plan: the plan whose rows they are.
         parts: field -> its rows, of the types that have it.
         absent: field -> [1, width] what an absent child reads.
+        whole: the fields that are there as one tensor, [num_rows + 1, width].
 
     Attributes:
         groups: op type -> its rows.
     """
 
     def __init__(
-        self, plan: PassSchedule, parts: Mapping[str, Parts], absent: Mapping[str, Tensor]
+        self,
+        plan: PassSchedule,
+        parts: Mapping[str, Parts],
+        absent: Mapping[str, Tensor],
+        whole: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.plan = plan
         self.parts = parts
         self.absent = absent
         self.groups = plan.types
-        self._whole: dict[str, Tensor] = {}
+        self._whole = dict(whole or {})
 
     @staticmethod
     def split(
@@ -55,7 +60,8 @@ class TypedFields(Mapping[str, Tensor]):
             }
             for name, rows in pieces.items()
         }
-        return TypedFields(plan, parts, {name: rows[0] for name, rows in pieces.items()})
+        absent = {name: rows[0] for name, rows in pieces.items()}
+        return TypedFields(plan, parts, absent, fields)
 
     def __getitem__(self, field: str) -> Tensor:
         if field not in self._whole:
@@ -95,7 +101,12 @@ class TypedFields(Mapping[str, Tensor]):
         if op_type in self.groups:
             for name, rows in fields.items():
                 new[name][op_type] = rows
-        return TypedFields(self.plan, {**self.parts, **new}, {**absent, **self.absent})
+        absent = {**absent, **self.absent}
+        return TypedFields(self.plan, {**self.parts, **new}, absent, self.whole_but(fields))
+
+    def whole_but(self, names: Collection[str]) -> dict[str, Tensor]:
+        """The fields that are there as one tensor and stay as they are if `names` change."""
+        return {name: rows for name, rows in self._whole.items() if name not in names}
 
     def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:
         """A tensor that holds a field, and where in it some rows are.
@@ -107,7 +118,7 @@ class TypedFields(Mapping[str, Tensor]):
             row: [count]
             returns: [any, width], [count]
         """
-        if len(self.parts[field]) != 1:
+        if field in self._whole or len(self.parts[field]) != 1:
             return self[field], row
         ((op_type, part),) = self.parts[field].items()
         group = self.groups[op_type]
