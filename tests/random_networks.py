@@ -1,7 +1,7 @@
 """Random networks by a seed: fields that only some types write, rounds, `previous`, `initial`.
 
-`python tests/random_networks.py FIRST COUNT` compares so many, and prints the seeds that differ;
-with a third number, that many processes share them.
+`python tests/random_networks.py 0 20000 8` compares 20,000 of them from seed 0 on in 8 processes,
+and prints the seeds that differ. A network takes some 0.4 s of one core: cells are compiled anew.
 """
 
 from __future__ import annotations
@@ -243,16 +243,14 @@ class Maker:
         reads = self.some(everywhere)
         wanted = self.some(reads, min(1, len(reads)))
         wanted += self.some(somewhere) if self.chance(0.3) else ()
-        arity = None
+        way, arity = self.rng.choice(WAYS), None
         if isinstance(item, Up) and item.relation is None:
             arity = {"a": 0, "b": None, "c": 2}[name] if self.chance(0.8) else None
         return SpecCell(
             Spec(
                 fields=fields,
                 reads=reads,
-                children=tuple((self.rng.choice(WAYS), field) for field in wanted)
-                if arity != 0
-                else (),
+                children=tuple((way, field) for field in wanted if arity != 0),
                 previous=self.some(previous) if self.chance(0.6) else (),
                 arity=arity,
                 is_eager=self.chance(0.1),
@@ -302,7 +300,8 @@ def poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     try:
         assert torch.utils.deterministic.fill_uninitialized_memory
-        with warnings.catch_warnings(), mock.patch.object(choice, "check"):
+        forms = mock.patch.object(choice, "MAX_FORMS", 1 << 15)  # cells come again and again
+        with warnings.catch_warnings(), mock.patch.object(choice, "check"), forms:
             warnings.filterwarnings("ignore", ".*is not compiled")
             warnings.filterwarnings("ignore", ".*do(es)? not run as")
             yield
@@ -346,7 +345,9 @@ def run(network: Network, batch: Batch, codes: Mapping[str, Tensor], seed: int) 
 
 
 def compare(seed: int) -> Counter[str]:
-    """Raises AssertionError if an engine differs from the reference; counts what ran how."""
+    """Raises AssertionError if native code, or the other engine of a seed, differs from the
+    reference; counts what ran how.
+    """
     maker = Maker(seed)
     network, dag = maker.network(), maker.dag()
     codes = {name: dag.columns[f"type:{name}"]["code"] for name in maker.types}
@@ -358,13 +359,10 @@ def compare(seed: int) -> Counter[str]:
     want = run(network, whole, codes, seed)
     ways["refused" if isinstance(want, tuple) else "right"] += 1
     with poisoned():
-        for number, (name, options) in enumerate(ENGINES.items(), start=seed):
-            for key, value in options.items():
+        for name in ("native", ("torch", "eager", "autograd")[seed % 3]):
+            for key, value in ENGINES[name].items():
                 setattr(network, key, value)
-            batches = {"whole": whole, "shared": shared}
-            if name != "native":  # each of the others runs one of them
-                batches.pop("whole" if number % 2 else "shared")
-            for kind, batch in batches.items():
+            for kind, batch in {"whole": whole, "shared": shared}.items():
                 _assert_same(run(network, batch, codes, seed), want, f"seed {seed}, {name}, {kind}")
             ways.update(f"{name}: {how.split(' (')[0]}" for how in network.execution.values())
     return ways
