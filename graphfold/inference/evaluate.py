@@ -140,11 +140,12 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
 def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     head, calibration, settings = model.head, None, config.calibration
     how = settings.method, settings.level, settings.sets
+    policy = "depth" if data.policy == "auto" else data.policy
     for part in ("val", "test"):
         numbers = data.split.part(part)[:REHEARSED]
         if not len(numbers):
             continue
-        rows = score(model, [model.plan(data.select(numbers, encoded=True))])
+        rows = score(model, [model.plan(data.select(numbers, encoded=True), policy)])
         if part == "val":
             calibration = fit_calibration(head, *how, rows.prediction, rows.target)
         if calibration is not None:
