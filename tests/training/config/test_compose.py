@@ -13,7 +13,7 @@ from graphfold.errors import ConfigError
 from graphfold.training.config.compose import as_experiment, compose, split_sweep
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import own_options
-from graphfold.training.config.overrides import parse_settings, suggest_key
+from graphfold.training.config.overrides import in_words_of_set, parse_settings, suggest_key
 
 
 def test_nothing_given_is_the_default_experiment() -> None:
@@ -255,3 +255,17 @@ def test_joined_files_are_kept_in_an_experiment(
     (tmp_path / "experiment" / "best.yaml").write_text(f"# @package _global_\n{best}")
     found = compose(["experiment=best"], tmp_path).config
     assert found == compose(words).config
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("smiles_column", "Add --set smiles_column=VALUE."),
+        ("extra_columns", "Rename the column in the file, for the model has its name."),
+        ("target_columns", "Rename the column in the file, for the model has its name."),
+    ],
+)
+def test_a_setting_that_a_model_cannot_change_is_no_remedy(option: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as error, in_words_of_set():
+        raise ConfigError(f"no column 't'. Set data.{option}.")
+    assert error.value.message == f"no column 't'. {remedy}"
