@@ -212,7 +212,7 @@ def test_intervals_are_those_of_the_model() -> None:
 
 
 def test_weights_say_how_much_a_record_counts() -> None:
-    options = {"max_epochs": 40, "overrides": {"optimizer.lr": 0.02}, "validation_fraction": 0}
+    options = {"max_epochs": 80, "overrides": {"optimizer.lr": 0.02}, "validation_fraction": 0}
     X, y = ["CCO"] * 8, [0.0, 10.0] * 4
     even = small(GraphRegressor, **options).fit(X, y).predict(["CCO"])
     uneven = small(GraphRegressor, **options).fit(X, y, [9.0, 1.0] * 4).predict(["CCO"])

@@ -207,10 +207,8 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
     assert run("train", f"resume={made.folder}", draws=True) == 0  # it writes the report again
     assert len(drawn) >= 5
     for smiles, (atoms, *_) in drawn.items():
-        wants = [  # a molecule is coloured by the target that it is worst for
-            made.contributions("integrated", made.vectors(smiles), number)[:, 0]
-            for number in range(len(made.targets))
-        ]
+        # A molecule is coloured by the target that it is worst for.
+        wants = made.contributions("integrated", made.vectors(smiles), 0).unbind(1)
         got = torch.tensor(atoms).double()
         assert any(
             torch.allclose(got, want, rtol=1e-4, atol=0.02 * float(want.abs().sum()) + 1e-5)
