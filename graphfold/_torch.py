@@ -74,19 +74,17 @@ def is_transformed() -> bool:
 
 
 def is_batched(tensor: object) -> bool:
-    """True if a tensor stands for many of its kind: in vmap, or where torch takes many gradients.
+    """True if a tensor may stand for many of its kind: in a transform, or of many gradients.
 
     Without torch's names: no. Functions of ours that such a tensor meets are then refused by torch
     itself, or find no memory.
     """
-    return any(is_so(tensor) for is_so in _batched_kinds())
+    return is_in_transform() or _is_legacy_batched()(tensor)
 
 
 @functools.cache
-def _batched_kinds() -> Sequence[Callable[[object], bool]]:
-    names = ("is_batchedtensor", "is_legacy_batchedtensor")
-    found = (_find("torch._C._functorch", name) for name in names)
-    return [is_so for is_so in found if is_so is not None]
+def _is_legacy_batched() -> Callable[[object], bool]:
+    return _find("torch._C._functorch", "is_legacy_batchedtensor") or (lambda _: False)
 
 
 def outside_modes(function: Callable[P, R]) -> Callable[P, R]:
@@ -170,7 +168,8 @@ def is_faking() -> bool:
 
     Without torch's name: no. Operations of torch then say that they have no numbers.
     """
-    return bool(_is_faking()())
+    num_modes, _ = _modes_and_hooks()
+    return bool(num_modes()) and _is_faking()()
 
 
 @functools.cache

@@ -40,7 +40,6 @@ NAMES = [
     ("torch._C._autograd", "_pop_saved_tensors_default_hooks"),
     ("torch._C._autograd", "_push_saved_tensors_default_hooks"),
     ("torch._C", "_TorchDispatchModeKey"),
-    ("torch._C._functorch", "is_batchedtensor"),
     ("torch._C._functorch", "is_legacy_batchedtensor"),
     ("torch._functorch.pyfunctorch", "temporarily_clear_interpreter_stack"),
     ("torch.utils._python_dispatch", "_disable_current_modes"),
@@ -57,7 +56,7 @@ NAMES = [
 CACHES = (
     _torch._in_transform,
     _torch._fake_kind,
-    _torch._batched_kinds,
+    _torch._is_legacy_batched,
     _torch._is_faking,
     _torch._modes_and_hooks,
     _torch._handling_mode,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,20 +31,30 @@ class Batch:
 
     def __init__(self, dag: TypedDAG, schedule: Schedule) -> None:
         self.dag, self.schedule = dag, schedule
+        self._versions: list[int] | None = None  # of the graphs that the schedule was last seen for
         self.require_schedule()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_versions": None}  # tensors of copies count from zero
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dag!r})"
 
     def require_schedule(self) -> None:
-        """Raises ShapeError unless the schedule is that of the graphs, as they are now."""
+        """Raises ShapeError unless the schedule is that of the graphs, as they are now.
+
+        Once that is so, it looks again where torch has counted a change in place since.
+        """
         dag = self.computed.dag
-        if dag.op_type.is_cpu and dag.structure != self.schedule.structure:
+        if not dag.op_type.is_cpu or (self._versions and self._versions == dag.versions):
+            return
+        if dag.structure != self.schedule.structure:
             raise ShapeError(
                 f"the schedule was built for other graphs than these {dag.num_graphs} with "
                 f"{dag.num_nodes} nodes. Build it from the graphs of the batch: "
                 "build_schedule(dag, passes)."
             )
+        self._versions = dag.versions
 
     @property
     def num_graphs(self) -> int:
@@ -84,6 +95,7 @@ class LoweredBatch(Batch):
     def __init__(self, dag: TypedDAG, schedule: Schedule, lowered: TypedDAG) -> None:
         self._computed = Batch(lowered, schedule)  # which requires the schedule
         self.dag, self.schedule, self.lowered = dag, schedule, lowered
+        self._versions = None
 
     @property
     def computed(self) -> Batch:

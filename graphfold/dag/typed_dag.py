@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold._torch import outside_modes
+from graphfold._torch import is_in_transform, outside_modes
 from graphfold.dag.schema import Schema
 from graphfold.errors import ShapeError
 
@@ -91,6 +91,17 @@ class TypedDAG:
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
     @property
+    def versions(self) -> list[int] | None:
+        """How often torch has changed the parts of `structure` in place; None if it does not count.
+
+        It does not count for tensors of `torch.inference_mode`, nor what numpy or `.data` change.
+        """
+        try:
+            return [part._version for part in _parts(self)]
+        except RuntimeError:
+            return None
+
+    @property
     def structure(self) -> int:
         """A checksum of types and edges, on the CPU: other graphs have another, but for chance.
 
@@ -98,7 +109,7 @@ class TypedDAG:
             ShapeError: if they have been changed in place since the first time. Plans, and all that
                 has been derived from the graphs, would be those of other graphs.
         """
-        checksum = _checksum(self)
+        checksum = _checksum_outside(self) if is_in_transform() else _checksum(self)
         if vars(self).setdefault("_first_structure", checksum) != checksum:
             raise ShapeError(
                 f"types or edges of these {self.num_graphs} graphs with {self.num_nodes} nodes "
@@ -231,13 +242,20 @@ class TypedDAG:
         return f"TypedDAG({self.num_graphs} graphs, {types}, {self.num_inputs} inputs)"
 
 
-@outside_modes
+def _parts(dag: TypedDAG) -> list[Tensor]:
+    """The tensors that plans depend on."""
+    edges = [part for own in dag.relations.values() for part in (own.ptr, own.index)]
+    return [dag.op_type, dag.input_ptr, dag.input_index, *edges]
+
+
 def _checksum(dag: TypedDAG) -> int:
-    edges = (part for own in dag.relations.values() for part in (own.ptr, own.index))
     checksum = 0
-    for part in (dag.op_type, dag.input_ptr, dag.input_index, *edges):
+    for part in _parts(dag):
         checksum = zlib.crc32(np.ascontiguousarray(part.numpy()).data, checksum)
     return checksum
+
+
+_checksum_outside = outside_modes(_checksum)
 
 
 #: The tensors of a `TypedDAG` that stand by themselves, not in a mapping.

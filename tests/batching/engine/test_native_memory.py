@@ -575,12 +575,14 @@ def test_graphs_that_were_changed_after_planning_are_refused(how):
     problem = Problem("up", "rounds")
     CHANGES[how](problem.batch)
     dag, passes = problem.batch.dag, problem.network.passes
-    for use in (
+    uses: list[Callable[[], object]] = [
         lambda: Batch(dag, problem.batch.schedule),
         lambda: build_schedule(dag, passes),
-        lambda: problem.network(problem.batch, problem.x),
         lambda: problem.network(copy.deepcopy(problem.batch), problem.x),
-    ):
+    ]
+    if how not in ("numpy", "data"):  # which torch does not count
+        uses.append(lambda: problem.network(problem.batch, problem.x))
+    for use in uses:
         with pytest.raises(ShapeError, match="changed in place after they had been planned"):
             use()
 

@@ -5,7 +5,7 @@ What is computed is said by the programs of the cells; in which order, by the pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import memset
 from typing import TypeAlias
 
@@ -139,20 +139,21 @@ class CompiledPass:
             memory.shared[name, ""] = memory.take(integers, name, size)
         return memory
 
-    def _integers(self) -> Iterator[tuple[str, Tensor]]:
-        """Integers of the plan that programs read."""
-        plan, reads = self.plan, {name for c in self.cells.values() for name in c.reads_integers}
-        yield "child_row", plan.child_row
-        if "child_count" in reads:
-            yield "child_count", plan.child_counts
-        if "is_self" in reads:
-            yield "is_self", plan.self_loops
-        if "position" in reads:
-            yield "position", plan.child_positions
+    def _integers(self) -> list[tuple[str, Tensor]]:
+        """The integers that programs read of the plan."""
+        plan, found = self.plan, [("child_row", self.plan.child_row)]
+        for cell in self.cells.values():
+            if "child_count" in cell.reads_integers:
+                found.append(("child_count", plan.child_counts))
+            if "is_self" in cell.reads_integers:
+                found.append(("is_self", plan.self_loops))
+            if "position" in cell.reads_integers:
+                found.append(("position", plan.child_positions))
         if plan.previous_row is not None:
-            yield "previous_row", plan.previous_row
+            found.append(("previous_row", plan.previous_row))
         if self.kind is not None:
-            yield "kind", self.kind
+            found.append(("kind", self.kind))
+        return found
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""
