@@ -92,7 +92,7 @@ class TypedDAG:
 
     @property
     def versions(self) -> list[int] | None:
-        """How often torch has changed the parts of `structure` in place; None if it does not count.
+        """Counts of changes in place of the parts of `structure`; None if torch does not count.
 
         It does not count for tensors of `torch.inference_mode`, nor what numpy or `.data` change.
         """
