@@ -44,7 +44,8 @@ def write_chembl(folder: Path, source: Path | None = None) -> Path:
     path = folder / "chembl.csv"
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    write_text(path, text.getvalue())
+    if not path.is_file() or path.read_text(encoding="utf-8") != text.getvalue():
+        write_text(path, text.getvalue())  # a table that is being read does not change
     return path
 
 

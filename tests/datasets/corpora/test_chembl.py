@@ -49,6 +49,15 @@ def test_writing_again_gives_the_same_file(tmp_path):
     assert write_chembl(tmp_path).read_bytes() == first
 
 
+def test_a_table_that_is_there_is_not_written_again(tmp_path):
+    path = write_chembl(tmp_path)
+    before = path.stat()
+    after = write_chembl(tmp_path).stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
+    path.write_text("smiles,pIC50,compound\n")
+    assert write_chembl(tmp_path).stat().st_size == before.st_size
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_wheel_without_the_files(tmp_path, source, name):
     (source / name).unlink()
