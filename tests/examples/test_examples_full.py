@@ -64,6 +64,7 @@ def test_weave_learns_solubility(data_root: Path) -> None:
     assert new < 1.2  # the standard deviation of the targets is 2.1
 
 
+@pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # dropout, and labels
 def test_sentiment_of_the_treebank(data_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = data_root / "sst"
     if not folder.is_dir():
