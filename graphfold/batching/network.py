@@ -18,7 +18,7 @@ from graphfold.batching.check_cells import (
     check_types,
 )
 from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, forget_programs
-from graphfold.batching.engine.field_sources import FieldsByType, find_sources
+from graphfold.batching.engine.field_sources import find_sources
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
@@ -154,9 +154,9 @@ class Network(nn.Module):
             fuse=self.fuse,
             backend=self.backend,
         )
-        self._ran = inputs.ran
+        vars(self)["_ran"] = inputs.ran  # a module is slow to set
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
-        fields: FieldsByType = {}  # those that nodes have by now
+        fields: dict[int, frozenset[str]] = {}  # those that nodes have by now
         for index, item in enumerate(self.passes):
             cells_by_round = self._cells_by_round(
                 index, item.rounds if isinstance(item, Rounds) else 1
@@ -164,8 +164,10 @@ class Network(nn.Module):
             sources = find_sources(item, cells_by_round, fields)
             check_reads(self.schema, batch.schedule.passes[index], sources)
             run.step(index, item, sources)
-            new = {t: run.after(t, cell) for t, cell in cells_by_round[-1].items()}
-            fields = {t: own.union(new.get(t, ())) for t, own in sources.after.items()}
+            fields = dict(sources.after)
+            for op_type, cell in cells_by_round[-1].items():
+                if new := run.after(op_type, cell):
+                    fields[op_type] |= {*new}
         return run.result(fields)
 
     @property

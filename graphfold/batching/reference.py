@@ -17,7 +17,7 @@ from graphfold._torch import outside_modes
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import as_mapping, check_state, unknown_field
 from graphfold.batching.children import Children, Readable, StateReader
-from graphfold.batching.engine.field_sources import FieldsByType, FieldSources, types_by_field
+from graphfold.batching.engine.field_sources import FieldsByType, FieldSources
 from graphfold.batching.engine.pass_inputs import (
     as_many,
 )
@@ -107,7 +107,7 @@ class ReferenceRun:
         fields = {name: self._field(name, width) for name, width in self.widths.items()}
         dag = self.batch.dag
         row = torch.arange(1, dag.num_nodes + 1, device=dag.op_type.device)
-        return States(fields, row, types_by_field(of_type))
+        return States(fields, row, of_type)
 
     def _field(self, name: str, width: int) -> Tensor:
         present = [state[name] for state in self.states if name in state]

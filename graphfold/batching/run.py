@@ -18,7 +18,7 @@ from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
-from graphfold.batching.engine.field_sources import FieldsByType, FieldSources, types_by_field
+from graphfold.batching.engine.field_sources import FieldsByType, FieldSources
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
@@ -283,7 +283,7 @@ class RowRun:
     def result(self, fields: FieldsByType) -> States:
         """The state after all passes; `fields` says which ones a type has."""
         rows = self.batch.schedule.rows(self.index)
-        return States(self.fields, rows, types_by_field(fields), self.sparse)
+        return States(self.fields, rows, fields, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
         x = self.inputs.of_type(op_type)

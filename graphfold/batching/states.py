@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphfold._torch import is_batched
+from graphfold.batching.engine.field_sources import FieldsByType
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import select_rows, sum_rows
 from graphfold.batching.kernels.segment import segment_sum
@@ -23,7 +24,7 @@ class States(Mapping[str, Tensor]):
     Args:
         fields: field -> [num_rows + 1, width] in row order; row 0 belongs to no node.
         row: [num_nodes] the row of each node; equal nodes may have one row.
-        has: field -> op types whose nodes have it.
+        has: op type -> the fields that its nodes have.
         sparse: the fields whose gradient may be sparse.
     """
 
@@ -31,7 +32,7 @@ class States(Mapping[str, Tensor]):
         self,
         fields: Mapping[str, Tensor],
         row: Tensor,
-        has: Mapping[str, frozenset[int]],
+        has: FieldsByType,
         sparse: Collection[str] = (),
     ) -> None:
         self._fields = fields
@@ -68,24 +69,23 @@ class States(Mapping[str, Tensor]):
 
     def of(self, nodes: Tensor, num_types: int) -> States:
         """The states of some nodes, numbered in their order, which are of the first types."""
-        types = frozenset(range(num_types))
-        has = {field: own & types for field, own in self._has.items()}
+        has = {op_type: own for op_type, own in self._has.items() if op_type < num_types}
         return States(self._fields, self._row.index_select(0, nodes), has, self._sparse)
 
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""
         found = torch.zeros_like(op_type, dtype=torch.bool)
-        for number in self._has[field]:  # few; as a tensor they would have to be sent to a GPU
+        for number in self.types(field):  # few; as a tensor they would have to be sent to a GPU
             found |= op_type == number
         return found
 
     def types(self, field: str) -> frozenset[int]:
         """The types whose nodes have the field, as indices into those of the schema."""
-        return self._has[field]
+        return frozenset(op_type for op_type, own in self._has.items() if field in own)
 
     def is_everywhere(self, field: str, schema: Schema) -> bool:
         """True if nodes of all types have the field; then a GPU need not be asked which do."""
-        return len(self._has[field]) == len(schema.types)
+        return len(self.types(field)) == len(schema.types)
 
 
 class _Rows(torch.autograd.Function):

@@ -151,8 +151,8 @@ def rows_of(readout: Readout, values: dict[str, Tensor]) -> Tensor:
     """What it reads of these values of the nodes."""
     _, dag = two_outputs() if readout.pairs else trees()
     fields = {name: torch.cat([value[:1] * 0, value]) for name, value in values.items()}
-    every = frozenset(range(len(dag.schema.types)))
-    made = States(fields, torch.arange(1, dag.num_nodes + 1), dict.fromkeys(fields, every))
+    has = dict.fromkeys(range(len(dag.schema.types)), frozenset(fields))
+    made = States(fields, torch.arange(1, dag.num_nodes + 1), has)
     with torch.no_grad():
         found: Tensor = readout(made, dag)
     return found

@@ -63,11 +63,13 @@ class NativeMemory(Memory):
             own["numbers", ""] = program.numbers
             for key, size in program.sums.items():
                 own[key] = program.numbers.new_zeros(self._num_threads, size)
-            packed = {w.key: self._place_weight(own, w, num_rows, weights) for w in program.weights}
             table[op_type] = len(table)
             table += program.head
-            table += [packed.get(key) or self.address(key, op_type) for key in program.keys]
-            self._shift(table, program, self.plan.types[op_type])
+            first = len(table)
+            table += self._addresses(program.keys, op_type)
+            for number, weight in program.packed:
+                table[first + number] = self._place_weight(own, weight, num_rows, weights)
+            self._shift(table, program, first, self.plan.types[op_type])
         numbers, links, plan = array("q", table), self._link_table(), self.plan
         is_done = self._library.run_pass(
             plan.group_table.buffer_info()[0],
@@ -84,9 +86,16 @@ class NativeMemory(Memory):
         """[6] the addresses of the links; 0 for one that is not needed."""
         return array("q", [own.data_ptr() for own in self._links] + [0] * (6 - len(self._links)))
 
-    def _shift(self, table: list[int], program: NativeProgram, whole: Group) -> None:
+    def _addresses(self, keys: Sequence[Key], op_type: int) -> list[int]:
+        """What `address` gives for each key."""
+        if self.first_row:
+            return [self.address(key, op_type) for key in keys]
+        own, shared = self.own[op_type].get, self.shared.get
+        tensors = [own(key, shared(key)) for key in keys]
+        return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+
+    def _shift(self, table: list[int], program: NativeProgram, first: int, whole: Group) -> None:
         """Lets the address of what only nodes of a type have be that of row 0, there or not."""
-        first = len(table) - len(program.keys)
         for number, size, of_edges in program.of_type:
             begin = whole.edge_start if of_edges else whole.start
             table[first + number] -= begin * size * self.dtype.itemsize

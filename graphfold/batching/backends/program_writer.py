@@ -105,6 +105,11 @@ class NativeProgram:
         return frozenset(read | {("constant", str(number)) for number in biases})
 
     @cached_property
+    def packed(self) -> Sequence[tuple[int, Weight]]:
+        """The weights, each with its number among `keys`."""
+        return [(self.keys.index(weight.key), weight) for weight in self.weights]
+
+    @cached_property
     def sums(self) -> Mapping[Key, int]:
         """The sums that each thread has of its own -> the number of their numbers."""
         sizes = zip(self.keys, self.buffers[1::BUFFER_SIZE], strict=False)

@@ -76,9 +76,3 @@ def _with_fields(state: FieldsByType, cells: Mapping[int, Cell]) -> FieldsByType
     """The fields after cells have run."""
     none: frozenset[str] = frozenset()
     return {**state, **{t: state.get(t, none).union(cell.fields) for t, cell in cells.items()}}
-
-
-def types_by_field(fields: FieldsByType) -> dict[str, frozenset[int]]:
-    """Field -> the op types whose nodes have it."""
-    names = dict.fromkeys(name for own in fields.values() for name in own)
-    return {name: frozenset(t for t, own in fields.items() if name in own) for name in names}

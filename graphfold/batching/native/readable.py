@@ -43,10 +43,10 @@ def readable(
     try:
         if tensor.is_neg() or not (by_strides or tensor.is_contiguous()):
             tensor = tensor.resolve_neg().contiguous()
-        count = _span(tensor) if by_strides else tensor.numel()
-        num_bytes = (tensor.storage_offset() + count) * dtype.itemsize if count else 0
+        count = tensor.numel() if tensor.is_contiguous() else _span(tensor)
+        end = tensor.storage_offset() + count
         if (
-            tensor.untyped_storage().nbytes() >= num_bytes
+            (tensor.untyped_storage().nbytes() >= end * tensor.itemsize or not count)
             and tensor.dtype is dtype
             and tensor.is_cpu
             and (size is None or size == count)
@@ -60,8 +60,8 @@ def readable(
 
 def _span(tensor: Tensor) -> int:
     """The count of numbers from the first of a tensor to the last, with those in between."""
-    if tensor.is_contiguous() or not tensor.numel():
-        return tensor.numel()
+    if not tensor.numel():
+        return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * step for size, step in steps)
 

@@ -40,7 +40,7 @@ def make_states(dag: TypedDAG, types: frozenset[int] = ALL_TYPES) -> tuple[State
     has = torch.tensor([int(t) in types for t in dag.op_type], dtype=torch.bool)
     h[~has] = 0
     rows = torch.cat([torch.full((1, SIZE), 99.0), h[order]])
-    return States({"h": rows}, row, {"h": types}), h
+    return States({"h": rows}, row, dict.fromkeys(types, frozenset({"h"}))), h
 
 
 def attention(readout: AttentionReadout, rows: Tensor) -> Tensor:

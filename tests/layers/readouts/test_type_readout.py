@@ -17,8 +17,8 @@ from graphfold.layers import TypeReadout
 def random_states(dag: TypedDAG) -> tuple[Tensor, States]:
     h = torch.randn(dag.num_nodes, 3)
     rows = torch.cat([torch.zeros(1, 3), h])
-    everywhere = frozenset(range(len(dag.schema.types)))
-    return h, States({"h": rows}, torch.arange(1, dag.num_nodes + 1), {"h": everywhere})
+    has = dict.fromkeys(range(len(dag.schema.types)), frozenset({"h"}))
+    return h, States({"h": rows}, torch.arange(1, dag.num_nodes + 1), has)
 
 
 @given(dag=dags())
@@ -50,7 +50,7 @@ def test_faults_of_the_data(dag):
     h, states = random_states(dag)
     with pytest.raises(SchemaError, match="no node type 'atom'"):
         TypeReadout(3, {"atom": ["sum"]})(states, dag)
-    none = States({"h": h}, torch.arange(dag.num_nodes), {"h": frozenset()})
+    none = States({"h": h}, torch.arange(dag.num_nodes), {})
     types = {dag.schema.types[int(dag.op_type[0])].name: ["sum"]}
     with pytest.raises(ShapeError, match="which has no such field"):
         TypeReadout(3, types)(none, dag)
