@@ -71,8 +71,8 @@ FUNCTIONS = {
     "sum_products": ("piippiiippii", "i"),
     "operation_name": ("i", "s"),
 }
-#: Seconds; a library takes some.
-TIMEOUT = 120
+#: Seconds; a library takes some, with sanitizers and on a busy machine many.
+TIMEOUT = 300
 #: For another machine: zig compiles the C library of that system first, once.
 ZIG_TIMEOUT = 900
 
