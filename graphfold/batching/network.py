@@ -148,7 +148,7 @@ class Network(nn.Module):
             batch=batch,
             x=x,
             shared=shared or {},
-            absent=dict(self.absent.items()),
+            absent=dict(self.absent.items()) if self._absent_widths else {},
             engine=self.engine,
             kernel=self.kernel,
             fuse=self.fuse,
@@ -249,7 +249,7 @@ class Network(nn.Module):
     def _cells_of(self, index: int) -> dict[int, list[Cell]]:
         """The cells of a pass by op type: one, or one for each round."""
         # Past the containers' own methods, which take five times as long; every pass asks.
-        by_name = self.cells._modules[str(index)]._modules
+        by_name = self._modules["cells"]._modules[str(index)]._modules  # type: ignore[union-attr]
         return {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
 
 
