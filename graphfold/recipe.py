@@ -38,7 +38,6 @@ from graphfold.inference.evaluate import (
 from graphfold.inference.part_files import write_predictions, write_split
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
-from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go_on_or_begin
@@ -58,7 +57,7 @@ from graphfold.training.loop.checks import (
     warn_of_batch_dependence,
     warn_of_leak,
 )
-from graphfold.training.loop.fitting import fit_network, fit_once
+from graphfold.training.loop.fitting import fit_network
 from graphfold.training.loop.loop import Callback, Logger, Loop
 from graphfold.training.process.launch import is_first
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
@@ -364,10 +363,7 @@ def fit_members(
                 files.best.parent.mkdir(parents=True, exist_ok=True)
             own = config.changed({"monitor": loop.monitor, "ensemble": 1})
             common = common_checkpoint(own, data, number)
-            if not isinstance(loop.model, FittedModel):
-                fit_network(own, loop, data, files, common, resume)
-            elif is_first():
-                fit_once(own, loop.model, loop, data, files, common)
+            fit_network(own, loop, data, files, common, resume)
             loggers = list(loop.loggers) if is_first() else []
             if len(members) > 1:
                 end_loggers(loggers)

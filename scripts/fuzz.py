@@ -102,9 +102,9 @@ class Base:
 
 BASES = (
     Base(
-        "kernel",
+        "numbers",
         "molecules.csv",
-        ("data=smiles", "data.target_columns=[c]", "model=kernel", "data.fingerprint_size=16"),
+        ("data=smiles", "data.target_columns=[c]", "model=fingerprint", "model.hidden_size=4"),
     ),
     Base(
         "network",

@@ -23,7 +23,6 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import write_bytes, write_json
 from graphfold.inference.inputs import find_input, kept
 from graphfold.inference.places import Place, check_place, made_here
-from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import Model, cells_as_they_are
 from graphfold.layers.uncertainty.calibration import (
@@ -124,8 +123,6 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
         GraphfoldError: what follows training would raise; a user's own head or metric may raise
             any error.
     """
-    if isinstance(model, FittedModel):
-        return  # it predicts nothing before it is fitted
     before = capture_generators()
     members = [copy.deepcopy(model).eval()] * min(config.ensemble, 2)
     untrained: Model = members[0]

@@ -1,8 +1,5 @@
 """Layers: cells, encoders, readouts and heads, and the model that joins them."""
 
-from graphfold.layers.baselines.fitted_model import CommitteeModel
-from graphfold.layers.baselines.kernel import KernelModel
-from graphfold.layers.baselines.trees import BoostingModel, ForestModel
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder
 from graphfold.layers.graph_model import GraphModel
@@ -95,18 +92,15 @@ __all__ = [
     "AttentiveTreeLSTMCell",
     "BagCell",
     "BondReadout",
-    "BoostingModel",
     "ChildSumTreeLSTMCell",
     "ClassificationHead",
     "ColumnEncoder",
-    "CommitteeModel",
     "DMPNNAtomCell",
     "DMPNNBondCell",
     "DeepSetCell",
     "EvidentialHead",
     "FeatureEncoder",
     "FingerprintCell",
-    "ForestModel",
     "FragmentCell",
     "GATCell",
     "GATv2Cell",
@@ -118,7 +112,6 @@ __all__ = [
     "GraphModel",
     "Head",
     "InsideCell",
-    "KernelModel",
     "LabelCell",
     "LeafCell",
     "LeafLSTMCell",

@@ -38,9 +38,9 @@ same = torch.testing.assert_close
 #: Models of molecules, of sentences with heads, and of others that need data of their own; all
 #: others read trees.
 MOLECULES = (
-    *("attentive_fp", "bag", "block_neighbourhood", "boosting", "committee", "dmpnn"),
-    *("fingerprint", "forest", "fragments", "gat", "gatv2", "gcn", "ggnn", "gin", "gine"),
-    *("kernel", "mpnn", "pna", "weave"),
+    *("attentive_fp", "bag", "block_neighbourhood", "dmpnn"),
+    *("fingerprint", "fragments", "gat", "gatv2", "gcn", "ggnn", "gin", "gine"),
+    *("mpnn", "pna", "weave"),
 )
 SENTENCES = (
     *("inside_outside", "relation_tree_lstm", "sequence_child_sum_tree_lstm", "word_tree_lstm"),
@@ -94,8 +94,6 @@ class Made:
         if "fuse" in config and "fuse" not in keys:
             config["fuse"] = False  # to compile takes longer than all else
         needs = {**config.get("needs_data", {}), **(data or {})}
-        for key, value in config.get("data_defaults", {}).items():
-            needs.setdefault(key, value)
         self.data = data_of(lab, name, needs)
         self.lab = lab
         schema = self.data.spec.schema
@@ -221,18 +219,6 @@ def _(lab, option):
         other = "none" if isinstance(value, str) else str(not value).lower()
         with pytest.raises(ConfigError, match=f"needs data.{key}"):
             lab.compose([*words, f"model={name}", f"++data.{key}={other}"])
-
-
-@row.changes(shared("data_defaults"), "the data get these options unless they are given")
-def _(lab, option):
-    name = model_of(option)
-    words = [w for w in lab.base("molecules") if not w.startswith("model")]
-    assert (
-        lab.compose([*words, f"model={name}"]).data["descriptors"]
-        == (config_of(name)["data_defaults"]["descriptors"])
-    )
-    given = lab.compose([*words, f"model={name}", "+data.descriptors=[torsions]"])
-    assert given.data["descriptors"] == ["torsions"]
 
 
 @row.changes("model/dmpnn.encoder_from", "encoder and cells begin with the weights of that file")
@@ -623,129 +609,3 @@ def _(lab):
 def _(lab):
     with pytest.raises(Exception, match="absent"):
         Made(lab, "block_neighbourhood", hidden_size=8, root__relation="absent")
-
-
-# Fitted models
-
-
-def fitted(lab: Lab, name: str, **changes: Any) -> Any:
-    """A model that is fitted to the molecules of the training part."""
-    made = Made(lab, name, {"descriptors": ["morgan"], "fingerprint_size": 64}, **changes)
-    torch.manual_seed(4)
-    made.model.fit(made.data.encoded("train"))
-    return made.model
-
-
-def ensemble(model: Any) -> Any:
-    from graphfold.layers.baselines.trees import TreeEnsemble
-
-    (found,) = [module for module in model.modules() if isinstance(module, TreeEnsemble)]
-    return found
-
-
-def leaves(model: Any) -> list[int]:
-    """The number of leaves of each tree."""
-    trees = ensemble(model)
-    ends = [*trees.root.tolist(), len(trees.feature)]
-    return [int((trees.feature[a:b] < 0).sum()) for a, b in pairwise(ends)]
-
-
-@row.changes(["ForestModel.num_trees", "BoostingModel.num_rounds"], "the number of trees")
-def _(lab, option):
-    name, key = {"F": ("forest", "num_trees"), "B": ("boosting", "num_rounds")}[option[0]]
-    for count in (3, 6):
-        assert len(ensemble(fitted(lab, name, **{key: count})).root) == count
-
-
-@row.changes(
-    ["ForestModel.max_features", "BoostingModel.max_features"],
-    "the share of the inputs among which a node of a tree chooses",
-)
-def _(lab, option):
-    name, few = {"F": ("forest", {"num_trees": 3}), "B": ("boosting", {"num_rounds": 3})}[option[0]]
-    leaf = {} if name == "forest" else {"min_samples_leaf": 1}
-    found = [ensemble(fitted(lab, name, max_features=s, **few, **leaf)) for s in (0.05, 1.0)]
-    assert found[0].feature.tolist() != found[1].feature.tolist()
-
-
-@row.changes(
-    ["ForestModel.min_samples_leaf", "BoostingModel.min_samples_leaf"],
-    "the fewest records in a leaf",
-)
-def _(lab, option):
-    name, few = {"F": ("forest", {"num_trees": 4}), "B": ("boosting", {"num_rounds": 4})}[option[0]]
-    many, one = (max(leaves(fitted(lab, name, min_samples_leaf=n, **few))) for n in (1, 12))
-    assert many > one
-    assert one <= 2  # of 24 records
-
-
-@row.changes("ForestModel.max_depth", "the most nodes from the root to a leaf")
-def _(lab):
-    assert max(leaves(fitted(lab, "forest", num_trees=4, max_depth=1))) == 2
-    assert max(leaves(fitted(lab, "forest", num_trees=4, max_depth=None))) > 2
-
-
-@row.changes("ForestModel.extra", "thresholds are drawn at random, over all records")
-def _(lab):
-    plain, extra = (
-        ensemble(fitted(lab, "forest", num_trees=4, extra=value)) for value in (False, True)
-    )
-    assert plain.threshold.tolist() != extra.threshold.tolist()
-
-
-@row.changes("BoostingModel.max_leaves", "the most leaves of a tree")
-def _(lab):
-    options = {"num_rounds": 3, "min_samples_leaf": 1, "max_features": 1.0}
-    assert max(leaves(fitted(lab, "boosting", max_leaves=3, **options))) == 3
-    assert max(leaves(fitted(lab, "boosting", max_leaves=9, **options))) > 3
-
-
-@row.changes("BoostingModel.learning_rate", "the share of each tree that is added")
-def _(lab):
-    options = {"num_rounds": 1, "min_samples_leaf": 1, "max_features": 1.0}
-    small, large = (
-        ensemble(fitted(lab, "boosting", learning_rate=rate, **options)) for rate in (0.1, 0.4)
-    )
-    is_leaf = small.feature < 0
-    same(4 * small.value[is_leaf], large.value[is_leaf])
-
-
-@row.changes("BoostingModel.l2", "what pulls the values of leaves to zero")
-def _(lab):
-    options = {"num_rounds": 1, "min_samples_leaf": 1, "max_features": 1.0}
-    free, pulled = (ensemble(fitted(lab, "boosting", l2=l2, **options)) for l2 in (0.0, 50.0))
-    assert pulled.value.abs().max() < free.value.abs().max() / 2
-
-
-@row.refused("KernelModel.most_records", "more training records than that")
-def _(lab):
-    with pytest.raises(ConfigError, match="24 training records"):
-        fitted(lab, "kernel", most_records=23)
-    fitted(lab, "kernel", most_records=24)
-
-
-@row.changes("CommitteeModel.members", "the models whose mean is predicted")
-def _(lab):
-    layers = "graphfold.layers"
-    one = {"_target_": f"{layers}.ForestModel", "_partial_": True, "num_trees": 3}
-    other = {"_target_": f"{layers}.KernelModel", "_partial_": True}
-    made = Made(lab, "committee", {"descriptors": ["morgan"]}, members=[one, other])
-    torch.manual_seed(0)
-    made.model.fit(made.data.encoded("train"))
-    batch = made.batch()
-    states = made.model.states(batch)
-    parts = [member.rows(states, batch) for member in made.model.models]
-    same(made.model.rows(states, batch), (parts[0] + parts[1]) / 2)
-    with pytest.raises(ConfigError, match="no members"):
-        Made(lab, "committee", {"descriptors": ["morgan"]}, members=[])
-
-
-@row.refused(
-    ["ForestModel.head", "BoostingModel.head", "KernelModel.head", "CommitteeModel.head"],
-    "a head with a loss of its own: these fit numbers and classes in their own way",
-)
-def _(lab, option):
-    name = option.partition("Model")[0].lower()
-    assert type(Made(lab, name).model.head).__name__ == "RegressionHead"
-    with pytest.raises(ConfigError, match="cannot have the head QuantileHead"):
-        Made(lab, name, head___target_="graphfold.layers.QuantileHead")

@@ -37,10 +37,8 @@ def test_every_fold_is_run_and_the_table_has_the_mean(
 
 
 def test_a_model_that_chooses_nothing_may_have_all_other_folds(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
-    own = [word for word in words(tmp_path) if not word.startswith(("model.", "trainer."))]
-    own += ["model=kernel", "data.split=kfold", "data.fractions=[0.8,0,0.2]", "data.num_folds=3"]
-    own += ["calibration.method=none", "data.fingerprint_size=64"]
+    own = words(tmp_path, "data.split=kfold", "data.fractions=[0.8,0,0.2]", "data.num_folds=3")
+    own += ["calibration.method=none"]
     assert run("train", "--all-folds", *own) == 0
     rows = list(csv.DictReader((tmp_path / "s" / "0" / "split.csv").read_text().splitlines()))
     assert {row["part"] for row in rows} == {"train", "test"}

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 from thinned import thinned
-from training.tiny_runs import run, write_molecules
+from training.tiny_runs import QUICK, run, write_molecules
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A search of two trials over a model that is fitted at once."""
+    """A search of two trials over a small network."""
     folder = tmp_path_factory.mktemp("search")
     table = write_molecules(folder / "m.csv")
-    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", "model=kernel"]
-    words += ["data.fingerprint_size=16,32", "data.num_workers=0", "tune.trials=2", "logger=none"]
+    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *QUICK]
+    words += ["model.depth=1,2", "data.num_workers=0", "tune.trials=2", "logger=none"]
     assert run("tune", *words, f"hydra.run.dir={folder}/s") == 0
     return folder / "s"
 

@@ -44,21 +44,15 @@ NEEDED = {
 
 #: experiment -> a metric that it must report on test.
 METRICS = {
-    "bbbp_best": "roc_auc",
     "bbbp_fingerprint": "roc_auc",
     "chembl_gcn": "rmse",
-    "esol_best": "rmse",
     "esol_blocks": "rmse",
     "esol_gcn": "rmse",
-    "freesolv_best": "rmse",
-    "hiv_best": "roc_auc",
     "lipophilicity_best": "rmse",
     "lipophilicity_dmpnn": "rmse",
     "listops_best": "accuracy",
     "listops_tree_lstm": "accuracy",
-    "moleculeace_best": "rmse",
     "moleculeace_dmpnn": "rmse",
-    "moleculeace_forest": "rmse",
     "ptb_labels": "node_accuracy",
     "sick_best": "pearson",
     "sick_entailment": "accuracy",
@@ -79,20 +73,10 @@ MORE = {
     "listops_best": ["data.train_size=30", "data.val_size=8", "+data.pool=50"],
     "listops_tree_lstm": [*LISTOPS, "model.encoder.size=8"],
     "chembl_gcn": ["data.batch_size=256"],
-    "bbbp_best": ["model.num_trees=5"],
-    "hiv_best": ["model.num_trees=5", "data.fingerprint_size=64"],
-    "moleculeace_best": ["data.fingerprint_size=64"],
-    "moleculeace_forest": ["data.fingerprint_size=64", "model.num_trees=5"],
 }
 
 #: An option that a model needs of the data -> data that have it.
 DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
-
-#: Experiments without a validation part, by which nothing would be chosen.
-WITHOUT_VAL = ("moleculeace_best", "moleculeace_forest")
-
-#: Experiments whose models are fitted at once: they have no cells, no width and no epochs.
-FITTED = (*WITHOUT_VAL, "bbbp_best", "esol_best", "freesolv_best", "hiv_best")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +90,6 @@ ALWAYS = (
     "sst_tree_lstm",
     "sick_entailment",
     "lipophilicity_dmpnn",
-    "esol_best",
 )
 
 
@@ -118,23 +101,20 @@ def test_experiment_trains(
     experiment: str, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = f"data.root={corpora}"
-    small = [] if experiment in FITTED else SMALL
-    more = [*small, *MORE.get(experiment, [])]
-    if why_missing(torch.float32) is None and experiment not in FITTED:
+    more = [*SMALL, *MORE.get(experiment, [])]
+    if why_missing(torch.float32) is None:
         more.append("model.fuse=true")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
-    parts = {"test"} if experiment in WITHOUT_VAL else {"val", "test"}
-    assert {key.split("/")[0] for key in metrics} == parts
+    assert {key.split("/")[0] for key in metrics} == {"val", "test"}
     out, err = capsys.readouterr()
-    line = r"^fitted \w+Model" if experiment in FITTED else r"^cells: .* compiled \(native\)$"
-    assert re.findall(line, out, flags=re.MULTILINE)
+    assert re.findall(r"^cells: .* compiled \(native\)$", out, flags=re.MULTILINE)
     assert "is not compiled" not in err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS} - {*FITTED}))
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_on_its_corpus_has_compiled_cells(
     experiment: str, data_root: Path, tmp_path: Path
 ) -> None:
@@ -163,7 +143,7 @@ def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphfold.training.config.check_parts._peek", lambda _: None)  # no files
     composed = compose([f"model={model}"])
     own = composed.config.mapping["model"]
-    needed = own.get("needs_data") or own.get("data_defaults")  # which list operations do not have
+    needed = own.get("needs_data")  # which list operations do not have
     if needed:
         data = next((DATA_OF[option] for option in needed if option in DATA_OF), "esol")
         composed = compose([f"model={model}", f"data={data}"])

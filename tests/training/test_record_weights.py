@@ -15,14 +15,8 @@ from training import weighed_pairs
 from training.one_step import Step, both_agree, take_step
 from training.tiny_runs import read_json, run, train
 
-from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.pairs import ENTAILMENT
-from graphfold.layers.baselines.fitted_model import FittedModel
-from graphfold.layers.baselines.kernel import RIDGES, KernelMachine
-from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.run.checkpoint import Checkpoint
-from graphfold.training.run.initial_weights import make_model
 
 COLUMNS = ["smiles", "y", "z", "kind", "name", "active", "shift", "bound", "t", "set", "w"]
 PARTS = ("train", "train", "train", "val", "test")
@@ -236,91 +230,6 @@ def test_weights_of_pairs(head: str, tmp_path: Path) -> None:
     again, loss_again = pairs("ones", "pairs")
     assert loss == loss_again
     assert torch.equal(moved, again)
-
-
-FITTED = {
-    "forest": ["model=forest", "model.num_trees=20", "data.target_columns=[y,z]"],
-    "extra trees": [
-        "model=forest", "model.num_trees=20", "model.extra=true", "data.target_columns=[y]",
-    ],
-    "boosting": ["model=boosting", "model.num_rounds=20", "data.target_columns=[y,z]"],
-    "kernel": ["model=kernel", "data.target_columns=[y,z]"],
-    "committee": [
-        "model=committee", "model.members.0.num_trees=20", "model.members.1.num_rounds=20",
-        "data.target_columns=[y]",
-    ],
-    "classes": [
-        "model=forest", "model.num_trees=20", "data.task=classification",
-        "data.target_columns=[kind]", "data.num_classes=3",
-    ],
-    "boosted classes": [
-        "model=boosting", "model.num_rounds=20", "data.task=classification",
-        "data.target_columns=[name]", "data.class_names={name: [no,yes]}",
-    ],
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def fitted(home: Path) -> Callable[..., torch.Tensor]:
-    """Fits a model to the training part of a table; gives what it predicts of the test part."""
-    pytest.importorskip("sklearn")
-    words = [word for word in BASE if not word.startswith(("model.", "trainer."))]
-
-    def fit(table: str, *overrides: str) -> torch.Tensor:
-        path = [f"data.path={home}/{table}.csv", f"data.cache_dir={home}/cache"]
-        config = compose([*words, *path, *overrides, "data.fingerprint_size=64"]).config
-        data = DataModule(**config.data)
-        data.prepare()
-        model = make_model(decide(config, data), data)
-        assert isinstance(model, FittedModel)
-        model.fit(data.encoded("train"))
-        return model.head.decode(model(model.plan(data.encoded("test"))))
-
-    return fit
-
-
-#: The others go the ways of these: a committee fits a forest and boosting.
-WAYS = ("forest", "boosting", "kernel", "classes")
-
-
-@pytest.mark.parametrize("kind", thinned(FITTED, WAYS))
-def test_a_fitted_model_counts_a_record_as_often_as_its_weight_says(
-    kind: str, fitted: Callable[..., torch.Tensor]
-) -> None:
-    weighed = fitted("weighed", WEIGHED, *FITTED[kind])
-    plain = fitted("plain", *FITTED[kind])
-    torch.testing.assert_close(weighed, fitted("repeated", *FITTED[kind]), atol=1e-4, rtol=1e-5)
-    assert torch.equal(fitted("ones", WEIGHED, *FITTED[kind]), plain)
-    assert (weighed - plain).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", ["forest", "boosting", "boosted classes"])
-def test_other_weights_reach_scikit_learn(
-    kind: str, home: Path, fitted: Callable[..., torch.Tensor]
-) -> None:
-    write(home / "halves.csv", [{**row, "w": 0.5 * row["w"]} for row in molecules()])
-    found = [fitted(table, WEIGHED, *FITTED[kind]) for table in ("halves", "ones")]
-    assert (found[0] - found[1]).abs().max() > 1e-3
-
-
-def test_a_kernel_machine_of_any_weights_is_a_gaussian_process_of_as_much_noise() -> None:
-    """scikit-learn's regressor takes a noise for every record: the ridge over its weight."""
-    gaussian_process = pytest.importorskip("sklearn.gaussian_process")
-    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-    y = x.sin().sum(1)
-    weights = torch.rand(40, generator=torch.Generator().manual_seed(1)).double() * 3 + 0.1
-    machine = KernelMachine([(slice(0, 3), False)])
-    machine.fit(x, y, weights)
-    mean = float((y * weights).sum() / weights.sum())
-    kernel = gaussian_process.kernels.RBF(length_scale=(3 / 2) ** 0.5)
-    answers = []
-    for ridge in RIDGES:
-        noise = (ridge / weights).numpy()
-        theirs = gaussian_process.GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
-        theirs.fit(x.double().numpy(), (y - mean).double().numpy())
-        answers.append(mean + torch.from_numpy(theirs.predict(x.double().numpy())))
-    gaps = [float((machine(x).view(-1) - answer).abs().max()) for answer in answers]
-    assert min(gaps) < 1e-5
 
 
 SMALL = ["model=dmpnn", "data.target_columns=[y,z]", "model.dropout=0.2", "data.batch_size=40"]

@@ -20,6 +20,10 @@ TAGS = {"the": "DET", "a": "DET", "film": "NOUN", "is": "AUX", "not": "PART", "v
 MOLECULES = ("C", "CC", "CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl", "c1ccncc1", "CCOC")
 
 
+#: The model of molecules that trains soonest.
+QUICK = ["model=gcn", "model.hidden_size=4", "model.fuse=false", "trainer.max_epochs=1"]
+
+
 def run(*words: str | Path, draws: bool = False) -> int:
     """`graphfold` with these arguments, in this process; returns its exit code.
 

@@ -6,7 +6,6 @@ GraphInputs: what is known of whole graphs, beside what a readout makes of their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -41,26 +40,15 @@ class GraphInputs(nn.Module):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.columns))})"
 
-    def spans(self) -> list[tuple[Column, slice]]:
-        """Each input with the slice of the columns of `read` that it takes."""
-        sizes = [torch.Size(column.shape).numel() for column in self.columns]
-        ends = [*accumulate(sizes)]
-        slices = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-        return list(zip(self.columns, slices, strict=True))
-
-    def read(self, dag: TypedDAG) -> Tensor:
-        """[num_graphs, size] the inputs, side by side."""
-        values = (dag.columns["graph"][column.name] for column in self.columns)
-        return torch.cat([v.reshape(dag.num_graphs, -1).float() for v in values], dim=1)
-
     def forward(
         self, rows: Tensor, graph_of: Callable[[TypedDAG], Tensor], dag: TypedDAG
     ) -> Tensor:
         """The rows, each followed by the inputs of its graph."""
         if not self.columns:
             return rows
-        inputs = self.read(dag).to(rows.dtype)
-        return torch.cat([rows, inputs.index_select(0, graph_of(dag))], dim=1)
+        values = (dag.columns["graph"][column.name] for column in self.columns)
+        inputs = [value.reshape(dag.num_graphs, -1).to(rows.dtype) for value in values]
+        return torch.cat([rows, torch.cat(inputs, dim=1).index_select(0, graph_of(dag))], dim=1)
 
 
 class FeatureEncoder(nn.Module):

@@ -148,7 +148,7 @@ def fit_isotonic(probability: Tensor, happened: Tensor) -> tuple[Tensor, Tensor]
         from sklearn.isotonic import IsotonicRegression
     except ImportError as error:
         raise ConfigError(
-            "calibration.method=isotonic needs scikit-learn. Install graphfold[baselines], or use "
+            "calibration.method=isotonic needs scikit-learn. Install graphfold[sklearn], or use "
             "calibration.method=temperature."
         ) from error
     fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")

@@ -435,11 +435,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:
-    """Sets the options of the data that the model needs, as its config says (`needs_data`).
-
-    Those in `data_defaults` are set unless they are given: by the user, or by the config of the
-    data or of the experiment.
-    """
+    """Sets the options of the data that the model needs, as its config says (`needs_data`)."""
     model, typed = job.get("model") or {}, _typed(hydra)
     for name, value in (model.get("needs_data") or {}).items():
         key = f"data.{name}"
@@ -450,10 +446,6 @@ def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:
                 f"not {json.dumps(given)}. Leave it out, or choose another model."
             )
         OmegaConf.update(job, key, value, force_add=True)
-    for name, value in (model.get("data_defaults") or {}).items():
-        key = f"data.{name}"
-        if key not in typed and OmegaConf.select(job, key) is None:
-            OmegaConf.update(job, key, value, force_add=True)
 
 
 def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:

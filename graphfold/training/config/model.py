@@ -40,10 +40,7 @@ BALANCED = "balanced"
 
 #: Values that several parts of a model share, its wishes of the data, and the file that its weights
 #: begin with; no arguments of its own, unless its class takes one of that name.
-SHARED = (
-    *("hidden_size", "depth", "dropout", "layers"),
-    *("needs_data", "data_defaults", "encoder_from"),
-)
+SHARED = ("hidden_size", "depth", "dropout", "layers", "needs_data", "encoder_from")
 #: Arguments of a model that come from the data, see `build_model`.
 FROM_DATA = ("schema", "scalers")
 

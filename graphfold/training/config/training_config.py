@@ -39,7 +39,6 @@ class ModelPart(Part, total=False):
 
     encoder_from: LocalPath | None
     needs_data: Mapping[str, Any] | None
-    data_defaults: Mapping[str, Any] | None
 
 
 class Loss(TypedDict):

@@ -24,7 +24,6 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecules
 from graphfold.errors import ConfigError, DataError, some_of
 from graphfold.layers import Head, Model
-from graphfold.layers.baselines.fitted_model import FittedModel
 from graphfold.layers.dropout import drops_out
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.options import refuse_unread
@@ -56,7 +55,7 @@ def check_targets(model: Model, data: DataModule) -> None:
 
 
 def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
-    """Warns of targets without a value in the training part; `FittedModel`s do themselves.
+    """Warns of targets without a value in the training part.
 
     A record of weight 0 has none.
 
@@ -68,8 +67,6 @@ def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
     Raises:
         DataError: if no target has one.
     """
-    if isinstance(model, FittedModel):
-        return
     targets = model.head.targets
     is_known, num_graphs = torch.zeros(len(targets), dtype=torch.bool), 0
     for part in train:

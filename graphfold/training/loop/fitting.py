@@ -1,16 +1,11 @@
-"""Fitting: a network in epochs, in one process or several; other models at once."""
+"""Fitting of a network in epochs, in one process or several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
-from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import CheckpointError, ConfigError, GraphfoldError, first_line
-from graphfold.layers.baselines.fitted_model import FittedModel
+from graphfold.errors import CheckpointError, GraphfoldError, first_line
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import describe_policy
 from graphfold.training.loop.callbacks import (
@@ -19,7 +14,7 @@ from graphfold.training.loop.callbacks import (
     make_loggers,
 )
 from graphfold.training.loop.checks import choose_sharing
-from graphfold.training.loop.loop import Loop, refuse_nan
+from graphfold.training.loop.loop import Loop
 from graphfold.training.process.launch import launch
 from graphfold.training.process.process import (
     deterministic_algorithms,
@@ -28,10 +23,9 @@ from graphfold.training.process.process import (
     seed_generators,
 )
 from graphfold.training.process.ranks import num_processes, run_in_processes
-from graphfold.training.run.best_and_last import BestAndLast, write_checkpoint, write_history
+from graphfold.training.run.best_and_last import BestAndLast
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.scoring import Metrics, score
 
 
 def fit_network(
@@ -120,81 +114,3 @@ def _fit_in_process(
             f"{files.last}: its progress cannot be taken up ({first_line(error)}). Restore the "
             "file and config.yaml; or begin anew, with init_from=RUN for the weights."
         ) from error
-
-
-#: Options of heads that say what an error costs.
-_OF_THE_LOSS = ("loss", "delta", "target_weights", "class_weights")
-
-
-def fit_once(
-    config: TrainingConfig,
-    model: FittedModel,
-    loop: Loop,
-    data: DataModule,
-    files: RunFolder,
-    common: Checkpoint,
-) -> None:
-    """Fits a model to the training part, and writes best.ckpt, last.ckpt, metrics.csv and logs.
-
-    Nothing is chosen by the validation part, which may be empty.
-
-    Args:
-        config: of the run.
-        model: what is fitted.
-        loop: what knows the metrics and the options of training.
-        data: what it is fitted to, prepared.
-        files: where the files go.
-        common: what all checkpoints of the run share.
-
-    Raises:
-        ConfigError: if the config asks for several processes, or for less than single precision, or
-            records have bounds, or the head a loss of its own.
-    """
-    if loop.trainer.devices > 1:
-        raise ConfigError(
-            f"{type(model).__name__} is fitted at once and in one process. Leave out "
-            "trainer.devices; threads=N sets its threads."
-        )
-    if loop.trainer.precision not in (None, 32, 64, "32", "64", "32-true", "64-true"):
-        raise ConfigError(
-            f"trainer.precision is {loop.trainer.precision}, in which what "
-            f"{type(model).__name__} compares would be rounded. Set trainer.precision=32-true."
-        )
-    train = data.encoded("train")
-    _refuse_unread(config.mapping["model"]["head"], model, train.schema)
-    model.fit(train)
-    metrics: Metrics = {}
-    if len(data.split.val):
-        rows = score(model, data.loader("val", model.passes, "depth"))
-        refuse_nan(rows.loss, "of the validation part")
-        metrics = {f"val/{name}": value for name, value in loop.head_metrics(rows).items()}
-    history: list[Metrics] = [{"epoch": 1, "step": 1, **metrics}]
-    write_history(files.history, history)
-    progress: dict[str, Any] = {
-        "history": history,
-        "best": None,
-        "is_finished": True,
-        "callbacks": {},
-    }
-    for path, more in ((files.best, {}), (files.last, progress)):
-        write_checkpoint(path, common, model.state_dict(), {"epoch": 0, **more})
-    loop.loggers = make_loggers(config.logger, common.config, files.path)
-    loop.step = 1
-    loop.log(metrics)
-    shown = ", ".join(f"{k} {v:.4f}" for k, v in metrics.items() if k == loop.monitor and v)
-    print(f"fitted {type(model).__name__}  {shown}".rstrip(), flush=True)
-
-
-def _refuse_unread(head: Mapping[str, Any], model: FittedModel, schema: Schema) -> None:
-    """Refuses bounds and losses, which would otherwise be left out without a word."""
-    names = {column.name for column in schema.graph_features}
-    unread = {
-        "data.bounded_targets": any(bound_column(name) in names for name in model.head.targets),
-        **{f"model.head.{key}": head.get(key) is not None for key in _OF_THE_LOSS},
-    }
-    for option, is_there in unread.items():
-        if is_there:
-            raise ConfigError(
-                f"{type(model).__name__} does not read {option}. Leave it out, or choose a model "
-                "that is trained in epochs."
-            )

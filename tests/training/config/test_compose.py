@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -72,7 +71,6 @@ def test_options_of_a_model_s_class_need_no_sign(option: str, model: str) -> Non
         (["model.bakend=torch"], r"no key 'model.bakend' .*Did you mean 'model.backend'\?"),
         (["model.schema=x"], r"no key 'model.schema'"),  # the data give it
         (["model.head.bakend=x"], r"no key 'model.head.bakend'"),
-        (["model=kernel", "model.backend=torch"], r"no key 'model.backend' in the config"),
     ],
 )
 def test_what_is_no_option_of_a_model_is_refused(words: list[str], hint: str) -> None:
@@ -109,16 +107,6 @@ def test_settings_that_are_none(word: str) -> None:
 def test_an_interpolation_to_nowhere_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"seed: Interpolation key 'nowhere' not found"):
         compose(["seed=${nowhere}"])
-
-
-def test_what_a_model_would_like_of_the_data_is_set_unless_it_is_given() -> None:
-    def descriptors(*overrides: str) -> Any:
-        return compose(list(overrides)).config.data["descriptors"]
-
-    forest = ("data=esol", "model=forest")
-    assert descriptors(*forest) == ["morgan"]
-    assert descriptors(*forest, "data.descriptors=[rdkit2d]") == ["rdkit2d"]
-    assert descriptors("experiment=moleculeace_forest") == ["rdkit2d", "morgan"]
 
 
 ROUNDS = ["gcn", "gat", "gatv2", "gin", "gine", "ggnn", "mpnn", "pna", "weave", "fingerprint"]

@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 from thinned import every, thinned
-from training.tiny_runs import listops, run, train, write_molecules
+from training.tiny_runs import QUICK, listops, run, train, write_molecules
 
 from graphfold.errors import CheckpointError, GraphfoldError
 from graphfold.training.config.check_parts import check_parts
@@ -86,8 +86,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on molecules that trains at once."""
     folder = tmp_path_factory.mktemp("foreign")
     table = write_molecules(folder / "m.csv")
-    own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "model=kernel"]
-    return train(folder / "run", *own, "data.fingerprint_size=16")
+    own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", *QUICK]
+    return train(folder / "run", *own)
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def search_in(folder: Path, table: Path, **changes: Any) -> Path:
         "monitor": "val/rmse",
         "direction": "min",
     }
-    search["overrides"] += ["model=kernel", "data.fingerprint_size=16"]
+    search["overrides"] += QUICK
     search["overrides"] += changes.pop("more", [])
     folder.mkdir(exist_ok=True)
     (folder / "tune.yaml").write_text(yaml.safe_dump({**search, **changes}, sort_keys=False))

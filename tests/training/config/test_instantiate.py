@@ -83,7 +83,6 @@ def test_faults_of_all_targets_are_found_without_building() -> None:
     [
         ["data=smiles", "model=gcn", "callbacks=[average,early_stopping]"],
         ["data=smiles", "model=dmpnn", "lr_scheduler=cosine"],
-        ["data=smiles", "model=committee"],
         ["data=brackets", "model=binary_tree_lstm", "optimizer=sgd"],
         ["experiment=sst_blocks", "data.root={folder}/corpora"],
     ],

@@ -18,7 +18,7 @@ import torch
 from processes import START_METHOD
 from torch.multiprocessing import start_processes
 from training.launches import BY_SRUN, BY_TORCHRUN, set_environment
-from training.tiny_runs import listops, read_json, run, write_molecules
+from training.tiny_runs import listops, read_json
 
 from graphfold.errors import ConfigError, DivergenceError, ProcessError
 from graphfold.training.process.launch import rank
@@ -203,17 +203,6 @@ def test_a_further_process_takes_no_lock_and_prints_nothing(
         with pytest.raises(ConfigError, match="is training in this folder"), folder.lock():
             pass
     assert capsys.readouterr().out == "once\n"
-
-
-def test_a_model_that_is_fitted_at_once_is_fitted_by_the_first_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = write_molecules(tmp_path / "m.csv")
-    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", "model=kernel"]
-    words += ["data.num_workers=0", "logger=none", f"hydra.run.dir={tmp_path}/run"]
-    monkeypatch.setenv("RANK", "1")
-    assert run("train", *words) == 0
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow  # processes that load torch: 10 s each

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from training.tiny_runs import listops, read_json, run, train, write_molecules
+from training.tiny_runs import QUICK, listops, read_json, run, train, write_molecules
 
 import graphfold
 from graphfold.errors import CheckpointError
@@ -163,7 +163,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "secret").mkdir()
     table = write_molecules(folder / "secret" / "m.csv")
     own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "ensemble=2"]
-    return train(folder / "run", *own, "model=kernel", "data.num_workers=0")
+    return train(folder / "run", *own, *QUICK, "data.num_workers=0")
 
 
 def test_no_checkpoint_names_a_folder_of_the_machine(finished: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from training.tiny_runs import run, train, write_molecules
+from training.tiny_runs import QUICK, run, train, write_molecules
 
 TARGET = "data.target_columns=['a b']"
 
@@ -20,7 +20,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def content(table: Path) -> dict[str, Any]:
-    own = ["data=smiles", "model=kernel", f"data.path={table}", TARGET, "data.fingerprint_size=16"]
+    own = ["data=smiles", *QUICK, f"data.path={table}", TARGET]
     path = train(table.parent / "run", *own) / "checkpoints" / "best.ckpt"
     loaded: dict[str, Any] = torch.load(path, weights_only=True)
     return loaded

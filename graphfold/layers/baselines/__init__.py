@@ -1,1 +1,0 @@
-"""Baselines: models that are fitted at once to numbers of whole graphs, without a network."""
