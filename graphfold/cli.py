@@ -14,8 +14,6 @@ from contextlib import contextmanager
 
 from graphfold.commands import (
     check_adapter,
-    compare,
-    doctor,
     draw,
     evaluate,
     fingerprint,
@@ -37,13 +35,11 @@ COMMANDS = {
     "evaluate": evaluate,
     "predict": predict,
     "draw": draw,
-    "compare": compare,
     "tune": tune,
     "fingerprint": fingerprint,
     "check-adapter": check_adapter,
     "verify": verify,
     "list": listing,
-    "doctor": doctor,
 }
 
 
@@ -137,7 +133,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         description="Train, evaluate and apply neural networks on trees and molecules.",
         epilog="graphfold COMMAND --help says more about a command.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="print versions, processor, GPU, and stop"
+    )
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
@@ -162,12 +160,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
+    """Prints versions, for which torch is loaded."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import graphfold
+        from graphfold.commands.version import version_lines
 
-        print(f"graphfold {graphfold.__version__}")
+        print("\n".join(version_lines()))
         parser.exit()
 
 

@@ -568,7 +568,6 @@ def reading_commands(
         ["draw", run_, data_, "--output", str(out), "--limit", "3"],
         ["fingerprint", run_, data_, "--output", f"{out}{rng.choice(('.csv', '.npy', '.npz'))}"],
         ["verify", run_, "--examples", "2", "--policy", "depth"],
-        ["compare", run_, str(run.parent / "run2"), "--json", f"{out}.json"],
         ["predict", run_, data_, data_, "--output", str(out), "--shard", f"1/{rng.choice('012')}"],
         ["predict", run_, str(data.parent), "--output", str(out), *extra],
         ["predict", run_, data_, "--format", "parquet", "--output", f"{out}.parquet"],
@@ -658,7 +657,7 @@ def make_file(rng: random.Random, bases: Path, folder: Path) -> Case:
     else:
         data.write_bytes(spoilt_text(rng, source.read_text()).encode(errors="replace"))
     words, _ = reading_commands(rng, bases / base.name, data, folder)
-    if rng.random() < 0.4 or words[0] in ("verify", "compare"):
+    if rng.random() < 0.4 or words[0] == "verify":
         words = [*train_words(base, folder), f"hydra.run.dir={folder / 'new'}"]
         words += rng.choice(([], ["data.on_error=skip"]))
     return Case(0, "file", words, [str(data), str(bases / base.name)])

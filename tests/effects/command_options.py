@@ -15,15 +15,14 @@ from unittest import mock
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 from effects.lab import Lab
 from effects.table import Rows
-from scipy.stats import f_oneway
 from training.tiny_runs import read_json
 
 from graphfold.batching import Batch, States
 from graphfold.commands.options import RERUN, WITHOUT_HYDRA
-from graphfold.datasets.data_module import DataModule
 from graphfold.inference import apply, verify
 from graphfold.layers import GraphModel
 
@@ -36,7 +35,6 @@ WRONG = {
     "predict": ["absent", "absent.csv"],
     "draw": ["absent", "absent.csv"],
     "fingerprint": ["absent", "absent.csv"],
-    "compare": ["absent", "absent"],
     "tune": ["data=absent"],
     "check-adapter": ["absent"],
     "verify": ["absent"],
@@ -112,19 +110,22 @@ def _(lab, option):
     assert shown[2].endswith(plain[2])
 
 
-@row.changes("graphfold --version", "the version is printed, and nothing is done")
+@row.changes("graphfold --version", "versions and what the machine has, in six lines")
 def _(lab):
     import graphfold
 
-    assert lab.command("--version") == (0, f"graphfold {graphfold.__version__}\n", "")
+    lines = ok(lab, "--version").splitlines()
+    assert [line.split()[0].rstrip(":") for line in lines] == [
+        *("graphfold", "python", "torch", "processor", "native", "GPU")
+    ]
+    assert lines[0] == f"graphfold {graphfold.__version__}"
+    assert torch.__version__ in lines[2]
 
 
 def trusted_words(lab: Lab, command: str) -> list[str | Path]:
     """A use of a command with a stored run that names a class of the package `effects`."""
     own = "model.head._target_=effects.spies.OwnHead"
     run = lab.run("molecules", own).folder
-    if command == "compare":
-        return [run, lab.run("molecules", own, "model.hidden_size=6").folder]
     if command == "train":
         return [f"resume={run}"]
     if command == "tune":
@@ -140,10 +141,7 @@ def trusted_words(lab: Lab, command: str) -> list[str | Path]:
 
 
 @row.changes(
-    [
-        f"{command} --trust"
-        for command in ("train", "evaluate", *APPLIED, "compare", "tune", "verify")
-    ],
+    [f"{command} --trust" for command in ("train", "evaluate", *APPLIED, "tune", "verify")],
     "a package that a stored run names is imported; without, the run is refused",
 )
 def _(lab, option):
@@ -210,26 +208,6 @@ def _(lab, option):
     assert f"{name} is an option of Hydra that graphfold has not. {advice}" in refused(
         lab, command, name
     )
-
-
-@row.nothing("doctor --debug", "it has no errors; its facts are the same")
-def _(lab):
-    first, second = (ok(lab, "doctor", *more).splitlines() for more in ([], ["--debug"]))
-    assert [line.split()[:1] for line in first] == [line.split()[:1] for line in second]
-
-
-@row.changes("doctor --clear-cache", "packed data and what was made on the spot is removed")
-def _(lab, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    trees = {"adapter": "brackets", "path": lab.folder / "trees.txt", "num_workers": 0}
-    DataModule(**trees).prepare()
-    packed = [path for path in (tmp_path / "graphfold").rglob("*") if path.is_file()]
-    assert packed
-    ok(lab, "doctor")
-    assert all(path.exists() for path in packed)
-    ok(lab, "doctor", "--clear-cache")
-    assert not any(path.exists() for path in packed)
-    DataModule(**trees).prepare()  # it is packed anew
 
 
 # A run and its input
@@ -655,68 +633,6 @@ def _(lab, tmp_path):
     words = ["draw", lab.run("molecules").folder, table(lab), "--output", tmp_path / "d"]
     ok(lab, *words, "--limit", "3")
     assert len(_files(tmp_path / "d")) == 3
-
-
-# compare
-
-
-def compared(lab: Lab) -> list[Path]:
-    """Two models with two seeds each."""
-    wide = [lab.run("molecules", *more).folder for more in ([], ["seed=2"])]
-    narrow = [
-        lab.run("molecules", "model.hidden_size=6", *more).folder for more in ([], ["seed=2"])
-    ]
-    return [*wide, *narrow]
-
-
-def facts(lab: Lab, path: Path, *more: str) -> Any:
-    ok(lab, "compare", *compared(lab), "--json", path, *more)
-    return json.loads(path.read_text())
-
-
-def mean_of(runs: list[Path], metric: str) -> float:
-    return float(np.mean([read_json(run / "metrics.json")[metric] for run in runs]))
-
-
-@row.changes("compare RUN", "the runs that are compared; those of one model alone are refused")
-def _(lab, tmp_path):
-    runs = compared(lab)
-    means = {model["mean"] for model in facts(lab, tmp_path / "c.json")["models"]}
-    expected = [mean_of(own, "test/rmse") for own in (runs[:2], runs[2:])]
-    assert sorted(means) == pytest.approx(sorted(expected))
-    assert "of one model" in refused(lab, "compare", *runs[:2])
-
-
-@row.changes("compare --metric", "the metric by which they are compared")
-def _(lab, tmp_path):
-    runs = compared(lab)
-    for name in ("mae", "val/r2"):
-        found = facts(lab, tmp_path / "c.json", "--metric", name)
-        metric = name if "/" in name else f"test/{name}"
-        expected = [mean_of(own, metric) for own in (runs[:2], runs[2:])]
-        assert found["metric"] == metric
-        assert sorted(m["mean"] for m in found["models"]) == pytest.approx(sorted(expected))
-
-
-@row.changes("compare --independent", "one-way ANOVA, as if splits had nothing in common")
-def _(lab, tmp_path):
-    paired = facts(lab, tmp_path / "c.json")
-    apart = facts(lab, tmp_path / "c.json", "--independent")
-    values = [read_json(run / "metrics.json")["test/rmse"] for run in compared(lab)]
-    expected = f_oneway(values[:2], values[2:]).pvalue
-    assert apart["anova"]["p"] == pytest.approx(expected, rel=1e-4)
-    assert paired["anova"]["p"] != pytest.approx(expected, rel=1e-4)
-
-
-@row.changes(["compare --json", "compare --plot"], "the facts and the picture, in those files")
-def _(lab, tmp_path):
-    runs = compared(lab)
-    before = sorted(os.listdir(lab.folder))
-    ok(lab, "compare", *runs)
-    assert sorted(os.listdir(lab.folder)) == before
-    ok(lab, "compare", *runs, "--json", tmp_path / "c.json", "--plot", tmp_path / "p.svg")
-    assert json.loads((tmp_path / "c.json").read_text())
-    assert "<svg" in (tmp_path / "p.svg").read_text()
 
 
 # check-adapter

@@ -116,7 +116,6 @@ def commands(folder: Path, table: Path) -> list[list[Any]]:
         ["draw", folder, table, "--output", folder / "drawings"],
         ["fingerprint", folder, table],
         ["verify", folder, "--examples", "2"],
-        ["compare", folder, f"{folder}-2"],
         ["train", f"init_from={folder}", f"hydra.run.dir={folder}-new", "trainer.max_epochs=1"],
         ["bench", "page", folder / "config.yaml"],
     ]
