@@ -70,8 +70,9 @@ class Likeness(TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: np.ndarray, y: Any = None) -> Likeness:
-        self.scaler_ = QuantileTransformer(n_quantiles=100, output_distribution="normal")
-        self.scaler_.fit(X[:, len(COUNTS) * SIZE :])
+        self.scaler_ = QuantileTransformer(
+            n_quantiles=min(100, len(X)), output_distribution="normal"
+        ).fit(X[:, len(COUNTS) * SIZE :])
         self.known_ = self._parts(X)
         return self
 

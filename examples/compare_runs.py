@@ -1,7 +1,7 @@
 """Which model is better? Repeated runs tested by SciPy, paired by their splits.
 
-    graphfold train --all-folds data.split=repeated_kfold model=gcn ... hydra.sweep.dir=runs/gcn
-    graphfold train --all-folds data.split=repeated_kfold model=gin ... hydra.sweep.dir=runs/gin
+    graphfold train -m data.split=kfold 'data.fold=range(0,5)' model=gcn hydra.sweep.dir=runs/gcn
+    graphfold train -m data.split=kfold 'data.fold=range(0,5)' model=gin hydra.sweep.dir=runs/gin
     python examples/compare_runs.py runs/gcn runs/gin --metric test/rmse
 
 Each folder holds the runs of one model, as a sweep leaves them, or is a single run. Runs on the

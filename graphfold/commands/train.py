@@ -19,6 +19,7 @@ import argparse
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from graphfold.commands.options import (
     local_path,
     refuse_options_of_hydra,
 )
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, GraphfoldError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -56,11 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hydra-help", action="store_true", help="show the settings of Hydra")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
-    )
-    parser.add_argument(
-        "--all-folds",
-        action="store_true",
-        help="as -m, one run for each fold of data.split=kfold or repeated_kfold",
     )
     parser.add_argument(
         *("--run", "-r"), dest="once", action="store_true", help="one run, as without -m"
@@ -101,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.cfg or args.info or args.help or args.hydra_help:
         return _show(args, sources)
     job = TrainingJob(args.overrides, args.trust, args.debug)
-    if args.multirun or args.all_folds or "hydra.mode=MULTIRUN" in args.overrides:
-        return _sweep(job, sources, args.all_folds)
+    if args.multirun or "hydra.mode=MULTIRUN" in args.overrides:
+        return _sweep(job, sources)
     return _train_once(job, sources)
 
 
@@ -170,14 +166,22 @@ class TrainingJob:
 
     def _one_of_several(self, config: DictConfig, hydra: DictConfig, folder: Path) -> float | None:
         from graphfold.studies.sweep import record_run
+        from graphfold.training.process.launch import is_first
         from graphfold.training.process.quiet import readable_warnings
 
         is_here = self.process == os.getpid()
         with nullcontext() if is_here else readable_warnings(self.debug):
-            with record_run(hydra, folder, self.debug) as record:
+            try:
                 if self._train(config, hydra, folder):
                     sys.exit(1)  # interrupted: so are the others
-            return record.value
+            except Exception as error:
+                is_message = isinstance(error, GraphfoldError) and not self.debug
+                text = f"error: {error}\n" if is_message else traceback.format_exc()
+                print(text, end="", file=sys.stderr, flush=True)
+                if is_first():
+                    record_run(hydra, None)
+                raise
+            return record_run(hydra, folder) if is_first() else None
 
 
 def _choices(hydra: DictConfig) -> str:
@@ -209,26 +213,25 @@ def _train_once(job: TrainingJob, sources: Sources) -> int:
     return job.code
 
 
-def _sweep(job: TrainingJob, sources: Sources, all_folds: bool) -> int:
+def _sweep(job: TrainingJob, sources: Sources) -> int:
     """Runs every combination in a folder of its own, 0, 1, 2, ... of the sweep's folder.
 
-    All configs are checked before the first run, where Hydra's own sweeper takes them in turn. A
-    run that fails does not stop the others. At the end there is a table of all runs, with means and
-    deviations; sweep.csv has all metrics.
+    Hydra composes all configs before the first run. A run that fails does not stop the others. At
+    the end there is a table of all runs, with means and deviations.
     """
     with loading():
-        from graphfold.studies.sweep import plan_sweep, report_sweep
-        from graphfold.training.config.compose import readable
+        from graphfold.studies.sweep import report_sweep
+        from graphfold.training.config.compose import readable, sweep_folder
         from graphfold.training.process.quiet import printing_once, warnings_once
 
-    plan = plan_sweep(job.overrides, sources, all_folds)
+    folder, words = sweep_folder(job.overrides, sources)
     error = None
     with warnings_once(), printing_once(), readable():
         try:
-            _start(job, sources, plan.overrides, ["--multirun"])
+            _start(job, sources, words, ["--multirun"])
         except Exception as fault:
             error = fault
-        failed = report_sweep(plan.folder)
+        failed = report_sweep(folder)
         if error is not None and not failed:  # a run that failed has told it
             raise error
     return 1 if failed else 0
@@ -240,13 +243,12 @@ def _check_options(args: argparse.Namespace) -> None:
         raise ConfigError("--resolve fills in what --cfg shows. Add --cfg job.")
     if args.package is not None and not args.cfg:
         raise ConfigError("--package chooses a part of what --cfg shows. Add --cfg job.")
-    sweeps = args.multirun or args.all_folds
-    if (bool(args.cfg) + bool(args.info) + args.once > 1) or (sweeps and (args.once or args.info)):
+    if bool(args.cfg) + bool(args.info) + args.once + args.multirun > 1:
         raise ConfigError("--run, --multirun, --cfg and --info are four things. Give one of them.")
 
 
 def _show(args: argparse.Namespace, sources: Sources) -> int:
-    """Prints the config, of a sweep that of every run, or what Hydra knows."""
+    """Prints the config, or what Hydra knows."""
     from graphfold.training.config.compose import explained, show_config
 
     if not args.cfg:
@@ -255,16 +257,7 @@ def _show(args: argparse.Namespace, sources: Sources) -> int:
         with explained(args.overrides, sources):
             _start(_nothing, sources, args.overrides, flags)
         return 0
-    jobs = [args.overrides]
-    if args.multirun or args.all_folds:
-        with loading():
-            from graphfold.studies.sweep import sweep_jobs
-
-        jobs = sweep_jobs(args.overrides, sources, args.all_folds)
-    shown = [show_config(job, sources, args.cfg, args.package, args.resolve) for job in jobs]
-    if len(jobs) > 1:
-        shown = [f"# {' '.join(job)}\n{text}" for job, text in zip(jobs, shown, strict=True)]
-    print("---\n".join(shown), end="")
+    print(show_config(args.overrides, sources, args.cfg, args.package, args.resolve), end="")
     return 0
 
 

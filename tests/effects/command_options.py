@@ -331,17 +331,6 @@ def _(lab, tmp_path):
     assert sorted(config["optimizer"]["lr"] for config in configs) == [0.1, 0.2]
 
 
-@row.changes(
-    "train --all-folds", "one run for each fold, each of which is the test part once", slow=True
-)
-def _(lab, tmp_path):
-    words = [*lab.base("molecules"), "data.split=kfold", "data.num_folds=3"]
-    with mock.patch("graphfold.reports.report.write_report"):
-        ok(lab, "train", "--all-folds", *words, f"hydra.sweep.dir={tmp_path}")
-    configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/config.yaml")]
-    assert sorted(config["data"]["fold"] for config in configs) == [0, 1, 2]
-
-
 @row.changes("train --cfg", "the config is shown, and nothing is trained")
 def _(lab):
     before = sorted(os.listdir(lab.folder))
@@ -371,7 +360,7 @@ def _(lab):
 @row.changes(["train --help", "hydra.help.template"], "all options, groups and keys are shown")
 def _(lab):
     text = ok(lab, "train", "--help", "optimizer.lr=0.123")
-    for shown in ("--all-folds", "optimizer: adagrad, adam", "lr: 0.123"):
+    for shown in ("--multirun", "optimizer: adagrad, adam", "lr: 0.123"):
         assert shown in text
     assert "mine" in ok(lab, "train", "--help", "hydra.help.template=mine")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -414,24 +413,25 @@ def _differences(own: Any, plain: Any) -> dict[str, Any]:
     return found
 
 
-def split_sweep(overrides: Sequence[str], sources: Sources = Sources()) -> list[list[str]]:
-    """The overrides of every run of a sweep, in Hydra's order."""
+def sweep_folder(overrides: Sequence[str], sources: Sources) -> tuple[Path, list[str]]:
+    """The folder of a sweep, and the overrides with it: the time in its name is now."""
     with _loader(sources) as (loader, _):
-        values = {o.key_or_group: _values(o) for o in parse_overrides(overrides, loader)}
-        return [list(run) for run in itertools.product(*values.values())]
+        parsed = parse_overrides(overrides, loader)
+    if any(override.key_or_group == "resume" for override in parsed):
+        raise ConfigError("-m starts new runs. Resume each run by itself.")
+    first = [_first_value(override) for override in parsed if not override.is_interval_sweep()]
+    with explained(first, sources):
+        whole = load_whole(first, sources)
+        with resolving(whole):
+            folder = Path(whole.hydra.sweep.dir)
+    return folder, [*overrides, f"hydra.sweep.dir={in_hydras_grammar(folder)}"]
 
 
-def _values(override: Override) -> list[str]:
-    """An override with each of its values, one after another."""
-    key = override.get_key_element()
+def _first_value(override: Override) -> str:
+    """An override with one value, the first of several."""
     if not override.is_sweep_override():
-        return [f"{key}={override.get_value_element_as_str()}"]
-    if not override.is_discrete_sweep():
-        raise ConfigError(
-            f"'{override.input_line}' has no list of values to run. Write {key}=a,b, search the "
-            "range with graphfold tune, or choose a sweeper of Hydra that does."
-        )
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+        return override.input_line or ""
+    return f"{override.get_key_element()}={next(override.sweep_string_iterator())}"
 
 
 def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:

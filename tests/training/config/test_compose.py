@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.compose import as_experiment, compose, split_sweep
+from graphfold.training.config.compose import as_experiment, compose
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import own_options
 from graphfold.training.config.overrides import in_words_of_set, parse_settings, suggest_key
@@ -76,16 +76,6 @@ def test_options_of_a_model_s_class_need_no_sign(option: str, model: str) -> Non
 def test_what_is_no_option_of_a_model_is_refused(words: list[str], hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         compose(words)
-
-
-def test_sweep_is_the_product_in_order() -> None:
-    jobs = split_sweep(["seed=1,2", "model=tree_gru,tree_rnn", "name=x"])
-    assert jobs == [
-        ["seed=1", "model=tree_gru", "name=x"],
-        ["seed=1", "model=tree_rnn", "name=x"],
-        ["seed=2", "model=tree_gru", "name=x"],
-        ["seed=2", "model=tree_rnn", "name=x"],
-    ]
 
 
 def test_settings_are_read_as_hydra_reads_values() -> None:

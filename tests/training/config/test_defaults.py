@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from graphfold.errors import ConfigError
-from graphfold.training.config.compose import compose, split_sweep
+from graphfold.training.config.compose import compose
 from graphfold.training.config.folder import config_folder
 
 TABLE = yaml.safe_load((config_folder() / "defaults.yaml").read_text(encoding="utf-8"))
@@ -47,14 +46,3 @@ def test_what_is_not_chosen_is_what_fits(words: list[str], model: str, callbacks
     chosen = yaml.safe_load((config_folder() / f"model/{model}.yaml").read_text(encoding="utf-8"))
     assert config.model["_target_"] == chosen["_target_"]
     assert set(config.mapping["callbacks"]) == callbacks
-
-
-def test_a_range_is_no_sweep() -> None:
-    with pytest.raises(ConfigError, match=r"'optimizer\.lr=interval\(0,1\)' has no list of values"):
-        split_sweep(["optimizer.lr=interval(0,1)"])
-
-
-def test_a_sweep_is_every_combination_in_order() -> None:
-    assert split_sweep(["seed=1,2", "data=esol,sst", "+x=[1,2]"]) == [
-        [f"seed={seed}", f"data={data}", "+x=[1,2]"] for seed in (1, 2) for data in ("esol", "sst")
-    ]

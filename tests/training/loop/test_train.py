@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -363,16 +362,6 @@ def test_the_loss_decides_between_equal_epochs() -> None:
     assert earlier is not None
     assert second < earlier < [1.0, 1.1, -9.0]
     assert read_best(second) == second
-
-
-def test_sweep_makes_a_run_for_each_value(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
-    assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 0
-    seeds = [yaml.safe_load((tmp_path / "s" / n / "config.yaml").read_text())["seed"] for n in "01"]
-    assert seeds == [1, 2]
-    assert re.search("#1 : .* seed=2 ", capsys.readouterr().out)
 
 
 def test_a_failed_run_of_a_sweep_is_exit_code_1(
