@@ -24,7 +24,6 @@ import resource
 import select
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -396,7 +395,7 @@ def train_words(base: Base, files: Path) -> list[str]:
 
 
 def make_bases(folder: Path, worker: Worker) -> None:
-    """Trains every base, and begins a search, unless that is done.
+    """Trains every base, unless that is done.
 
     Raises:
         SystemExit: if one of them fails.
@@ -405,8 +404,6 @@ def make_bases(folder: Path, worker: Worker) -> None:
     cwd = folder / "bases" / "cwd"
     cwd.mkdir(parents=True, exist_ok=True)
     jobs = {base.name: train_words(base, folder / "files") for base in BASES}
-    search = ["optimizer.lr=0.1,0.2", "tune.trials=2", "tune.warmup_epochs=0"]
-    jobs["search"] = ["tune", *train_words(BASES[0], folder / "files")[1:], *search]
     for name, words in jobs.items():
         target = folder / "bases" / name
         if not target.exists():
@@ -726,63 +723,11 @@ def make_checkpoint(rng: random.Random, bases: Path, folder: Path) -> Case:
     return Case(0, "checkpoint", words, inputs, note)
 
 
-def make_search(rng: random.Random, bases: Path, folder: Path) -> Case:
-    """The folder of a search whose description or database is damaged."""
-    import yaml
-
-    search = folder / "search"
-    shutil.copytree(bases / "search", search)
-    way = rng.randrange(6)
-    if way == 0:
-        for name in rng.sample(("tune.yaml", "study.db", "trials.csv"), rng.choice((1, 2))):
-            (search / name).unlink()
-        note = "files gone"
-    elif way == 1:
-        path = search / rng.choice(("tune.yaml", "study.db"))
-        path.write_bytes(spoilt_bytes(rng, path.read_bytes()))
-        note = f"{path.name}: bytes"
-    elif way == 2:
-        note = _spoil_database(rng, search / "study.db")
-    else:
-        content = yaml.safe_load((search / "tune.yaml").read_text())
-        note = spoil_nested(rng, content)
-        if rng.random() < 0.4:
-            word = rng.choice((f"++model._target_={STRANGER}.Thing", f"++data.split={STRANGER}.f"))
-            if isinstance(content.get("overrides"), list):
-                content["overrides"].append(word)
-        if rng.random() < 0.3:
-            content["monitor"] = ""
-        (search / "tune.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    words = ["tune", f"resume={search}", *rng.choice(([], ["tune.trials=3"]))]
-    return Case(0, "search", words, [str(bases.parent / "files")], note)
-
-
-def _spoil_database(rng: random.Random, path: Path) -> str:
-    base = sqlite3.connect(path)
-    with contextlib.closing(base), base:
-        names = [
-            row[0] for row in base.execute("select name from sqlite_master where type='table'")
-        ]
-        table = rng.choice(sorted(names))
-        columns = [row[1] for row in base.execute(f"pragma table_info({table})")]
-        column, value = rng.choice(columns), rng.choice((None, -1, "x", 1e300, "{", '"x"', b"\x00"))
-        way = rng.randrange(3)
-        with contextlib.suppress(sqlite3.Error):
-            if way == 0:
-                base.execute(f"drop table {table}")
-            elif way == 1:
-                base.execute(f"delete from {table}")
-            else:
-                base.execute(f"update {table} set {column} = ?", (value,))
-        return f"{table}.{column} {way} {value!r}"
-
-
 MAKERS: dict[str, Maker] = {
     "config": make_config,
     "command": make_command,
     "file": make_file,
     "run": make_run,
-    "search": make_search,
     "checkpoint": make_checkpoint,
 }
 

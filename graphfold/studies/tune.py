@@ -1,214 +1,242 @@
-"""`graphfold tune`: a search over settings, trial by trial, that can be interrupted."""
+"""`graphfold tune`: a search over settings by Optuna, whose trials are runs.
+
+Optuna draws the values, stops trials that fall behind and keeps the study: in study.log of the
+folder, or in a database. Started again with the same folder, or beside it as a second worker, a
+search goes on; `optuna-dashboard` shows it.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
+import shlex
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import yaml
+from hydra.core.override_parser.types import IntervalSweep, Override
 
-from graphfold.errors import ConfigError
-from graphfold.files import refuse_links, write_text
-from graphfold.options import read_section
-from graphfold.studies.tune_folder import (
-    CONTENTS,
-    Search,
-    TuneFolder,
-    shared_address,
-    without_password,
-)
-from graphfold.studies.tune_space import Dimension, read_space, space_of_sweeps
+from graphfold.datasets.data_module import DataModule
+from graphfold.errors import ConfigError, DataError, GraphfoldError, first_line
+from graphfold.files import refuse_links
+from graphfold.recipe import make_loop, start_run
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import TUNE, Sources, as_experiment, compose, split_sweeping
-from graphfold.training.config.overrides import in_hydras_grammar, parse_overrides
+from graphfold.training.config.compose import TUNE, Sources, compose, split_sweeping
+from graphfold.training.config.instantiate import instantiate
+from graphfold.training.config.model import decide
+from graphfold.training.config.overrides import parse_overrides
 from graphfold.training.config.training_config import TrainingConfig
-from graphfold.training.config.trust import TRAINED, named_packages
-from graphfold.training.process.launch import launch, leave_launch
-from graphfold.training.run.run_folder import lock_folder
+from graphfold.training.loop.loop import Callback, Loop
+from graphfold.training.process.process import prepare_process
+from graphfold.training.run.initial_weights import make_model
+from graphfold.training.run.run_folder import RunFolder
 
-#: Overrides that are of the search itself, not of its trials.
-_OWN = ("tune.", "tune=", "hydra.")
+if TYPE_CHECKING:
+    import optuna
+
+#: The names in the folder of a search.
+STUDY, TRIALS = "study.log", "trials"
 
 
-def tune_command(
-    overrides: Sequence[str], config_dir: Path | None = None, trusted: Collection[str] = ()
-) -> int:
-    """`graphfold tune`: a new search, or with resume=RUN an old one continued.
+@dataclass(frozen=True)
+class Search:
+    """A search as the words of the command describe it.
 
-    With a database that others use, too, this is one of the workers of a search. All that can be
-    checked is checked before the first trial.
+    Args:
+        folder: where its study and the run folders of its trials are.
+        settings: the config group `tune`.
+        words: overrides of every trial.
+        space: overrides with several values, or a range.
+        config_dir: a further folder of config files.
+    """
+
+    folder: Path
+    settings: dict[str, Any]
+    words: list[str]
+    space: list[Override]
+    config_dir: Path | None = None
+
+    def config(self, *own: str) -> TrainingConfig:
+        """The config of a trial with these values."""
+        return compose([*self.words, *own], self.config_dir).config
+
+    def values(self, trial: optuna.Trial) -> list[str]:
+        """The overrides of a trial."""
+        return [_suggest(trial, override) for override in self.space]
+
+    def check(self) -> None:
+        """Refuses values that no config can have, before the first trial."""
+        for override in self.space:
+            for text in _extremes(override):
+                check_parts(self.config(f"{override.get_key_element()}={text}"))
+
+
+def tune_command(overrides: Sequence[str], config_dir: Path | None = None) -> int:
+    """Runs the trials of a search that are still to be run.
 
     Args:
         overrides: of the config; those with several values are what is searched.
         config_dir: a further folder of config files.
-        trusted: packages that a continued search may name: its folder may be anybody's. The words
-            of a new search are its user's own.
 
     Returns:
         0; 1 if it was interrupted, or no trial came to its end.
 
     Raises:
-        ConfigError: if the config, the space or the folder cannot be used, or Optuna is missing.
-        CheckpointError: if a continued search is damaged, or names code that is not trusted.
+        ConfigError: if the config, the space or the study cannot be used, or Optuna is missing.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("graphfold tune needs Optuna. Install graphfold[tune].")
-    launched = launch()
-    leave_launch()  # each process is a worker, and trains alone
-    vouched = _vouched(overrides, trusted)
-    if vouched is None:
-        folder, search = _new(overrides, config_dir)
-    else:
-        folder, search = _continued(overrides, config_dir)
-    if launched is not None and launched.world_size > 1 and search.storage is None:
-        raise ConfigError(
-            f"{launched.launcher} has started {launched.world_size} workers, which share a search "
-            "by its database. Set tune.storage."
-        )
-    space = read_space(search.space)
-    config = _checked(search, space, vouched)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    refuse_links(folder.path, CONTENTS)
-    with lock_folder(folder.path) if search.storage is None else nullcontext():
-        return _search(folder, search, space, config, vouched)
-
-
-def _vouched(overrides: Sequence[str], trusted: Collection[str]) -> Collection[str] | None:
-    """The packages that a search may name if it is continued; None for a new one."""
-    keys = [override.key_or_group for override in parse_overrides(overrides)]
-    return trusted if "resume" in keys else None
-
-
-def _new(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
-    """A search as the overrides and the config group tune describe it."""
-    single, sweeping = split_sweeping(overrides, Sources(config_dir))
-    # A space may have keys that the file of the config group lacks.
-    single = [f"++{word}" if word.startswith("tune.space") else word for word in single]
-    composed = compose(single, config_dir, TUNE)
-    given = composed.config.mapping["tune"]
-    space = space_of_sweeps(sweeping) if sweeping else given["space"]
-    read_space(space)
-    folder = TuneFolder(composed.folder)
-    storage = None if given["storage"] is None else shared_address(str(given["storage"]))
-    if folder.search.exists() and (storage is None or folder.read_search().storage != storage):
-        raise ConfigError(
-            f"{folder.path} holds a search. Continue it with resume={folder.path}, or choose "
-            "another hydra.run.dir."
-        )
-    kept = [word for word in single if not word.lstrip("+~").startswith(_OWN)]
-    data = composed.config.settings
-    places = {"path": data.path, "root": data.root, "cache_dir": data.cache_dir}
-    kept += [f"data.{key}={in_hydras_grammar(place)}" for key, place in places.items() if place]
-    search = {
-        **given,
-        "overrides": kept,
-        "config_dir": None if config_dir is None else str(config_dir.absolute()),
-        "space": space,
-        "storage": storage,
-        "seed": composed.config.seed,
-        "monitor": "",
-        "direction": "min",  # until the model is made
-    }
-    return folder, read_section(Search, search, "tune")
-
-
-def _continued(overrides: Sequence[str], config_dir: Path | None) -> tuple[TuneFolder, Search]:
-    """The search in a folder, with another number of trials if that is given."""
-    if config_dir is not None:
-        raise ConfigError(
-            "resume takes no --config-dir: a search goes on with its own config files. Leave it "
-            "out."
-        )
-    values = {override.key_or_group: override.value() for override in parse_overrides(overrides)}
-    folder = TuneFolder(Path(str(values.pop("resume"))))
-    search = folder.read_search()
-    trials = values.pop("tune.trials", search.trials)
-    if values:
-        raise ConfigError(
-            f"resume takes no '{next(iter(values))}': a search goes on with its own config, but "
-            "for tune.trials. Start a new one to change something."
-        )
-    return folder, read_section(Search, {**asdict(search), "trials": trials}, "tune")
-
-
-def _checked(
-    search: Search, space: Sequence[Dimension], trusted: Collection[str] | None
-) -> TrainingConfig:
-    """The config of all trials; refuses one that cannot be trained, and values it cannot have."""
-    extremes = [override for dimension in space for override in dimension.extremes()]
-    configs = [
-        compose([*search.overrides, *own], search.config_folder, trusted=trusted).config
-        for own in ([], *([word] for word in extremes))
-    ]
-    if configs[0].trainer.devices > 1:
-        raise ConfigError("tune trains in one process. Set trainer.devices=1.")
-    for config in configs:
-        check_parts(config)
-    return configs[0]
-
-
-def _search(
-    folder: TuneFolder,
-    search: Search,
-    space: Sequence[Dimension],
-    config: TrainingConfig,
-    trusted: Collection[str] | None,
-) -> int:
-    from graphfold.studies.tune_study import Study, choose_monitor
-
-    if not search.monitor:
-        monitor, direction = choose_monitor(config)
-        search = replace(search, monitor=monitor, direction=direction)
-    study = Study(folder, search, space, trusted)
-    folder.write_search(search)  # if its database can be used
-    shared = ""
-    if search.storage is not None:
-        shared = f", study '{search.study}' of {without_password(search.storage)}"
+    search = _read(overrides, config_dir)
+    search.check()
+    monitor, mode = _choose_monitor(search.config())
+    search.folder.mkdir(parents=True, exist_ok=True)
+    refuse_links(search.folder, (STUDY, TRIALS))
+    study = _open(search, "minimize" if mode == "min" else "maximize")
     print(
-        f"searching in {folder.path}: {search.trials} trials, {search.monitor}{shared}", flush=True
+        f"searching in {search.folder}: {search.settings['trials']} trials, {monitor}", flush=True
     )
     try:
-        study.run()
+        _run(study, search, monitor)
     except KeyboardInterrupt:
-        words = [f"resume={folder.path}"]
-        words += [f"--trust {package}" for package in named_packages(config.mapping, TRAINED)]
-        print(f"interrupted. Continue with: graphfold tune {' '.join(words)}", file=sys.stderr)
+        where = f"hydra.run.dir={search.folder}"
+        print(f"interrupted. It goes on with the same words and {where}", file=sys.stderr)
         return 1
-    with folder.readable_study(search.storage):
-        print(study.table())
-        best = study.best_overrides()
-        if best is None:
-            print(f"no trial came to its end: see {folder.table}", file=sys.stderr)
-            return 1
-        study.draw()
-    _write_best(folder, search, best, trusted)
-    print(f"all trials: {folder.table}\nplot: {folder.plot}\nbest config: {folder.best}")
-    print(f"train it: graphfold train --config-dir {folder.configs} experiment=best")
+    return _report(study, search, monitor)
+
+
+def _read(overrides: Sequence[str], config_dir: Path | None) -> Search:
+    sources = Sources(config_dir)
+    words, space = split_sweeping(overrides, sources)
+    if any(override.key_or_group == "resume" for override in parse_overrides(words)):
+        raise ConfigError(
+            "a search goes on when it is started again with the same words and hydra.run.dir. "
+            "Leave out resume."
+        )
+    composed = compose(words, config_dir, TUNE)
+    if composed.config.trainer.devices > 1:
+        raise ConfigError("tune trains in one process. Set trainer.devices=1.")
+    settings = dict(composed.config.mapping["tune"])
+    if not space:
+        single, space = split_sweeping([str(word) for word in settings["space"]], sources)
+        if single or not space:
+            raise ConfigError(f"tune.space: {single or 'nothing'} has no values. Write KEY=A,B.")
+    words = [word for word in words if not word.lstrip("+~").startswith(("tune", "hydra."))]
+    return Search(composed.folder, settings, words, space, config_dir)
+
+
+def _extremes(override: Override) -> list[str]:
+    """Every choice, or both ends of a range."""
+    value = override.value()
+    if isinstance(value, IntervalSweep):
+        return [repr(value.start), repr(value.end)]
+    return [*override.sweep_string_iterator()]
+
+
+def _suggest(trial: optuna.Trial, override: Override) -> str:
+    """An override with one of its values; a range between whole numbers has such alone."""
+    key, value = override.get_key_element(), override.value()
+    if not isinstance(value, IntervalSweep):
+        return f"{key}={trial.suggest_categorical(key, _extremes(override))}"
+    ends, log = (value.start, value.end), "log" in value.tags
+    if all(isinstance(end, int) for end in ends):
+        return f"{key}={trial.suggest_int(key, *ends, log=log)}"
+    return f"{key}={trial.suggest_float(key, *ends, log=log)!r}"
+
+
+def _choose_monitor(config: TrainingConfig) -> tuple[str, str]:
+    """The metric that a config is judged by, and "min" or "max", whichever is better.
+
+    It reads the data and builds the model once, so that what is wrong with them is said at once.
+    """
+    data = DataModule(**config.data)
+    data.prepare()
+    decided = decide(config, data)
+    loop = make_loop(decided, make_model(decided, data), data)
+    return loop.monitor, loop.mode
+
+
+def _open(search: Search, direction: str) -> optuna.Study:
+    """The study in its storage, or a new one."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    settings, space = search.settings, [str(override.input_line) for override in search.space]
+    try:
+        file = str(search.folder / STUDY)
+        study = optuna.create_study(
+            storage=settings["storage"] or optuna.storages.JournalStorage(JournalFileBackend(file)),
+            sampler=instantiate(settings["sampler"], "tune.sampler"),
+            pruner=instantiate(settings["pruner"], "tune.pruner"),
+            study_name=settings["study"],
+            direction=direction,
+            load_if_exists=True,
+        )
+        before = study.user_attrs.get("space", space)
+        study.set_user_attr("space", before)
+    except GraphfoldError:
+        raise
+    except Exception as error:  # of a damaged file, or an address without a server, any
+        place = settings["storage"] or search.folder / STUDY
+        raise ConfigError(f"{place}: Optuna cannot use it ({first_line(error)}).") from error
+    if before != space:
+        raise ConfigError(
+            f"{search.folder} holds a search over {', '.join(before)}. Choose another "
+            "hydra.run.dir, or another tune.study."
+        )
+    return study
+
+
+def _run(study: optuna.Study, search: Search, monitor: str) -> None:
+    """Runs trials until all workers together have begun as many as are asked for."""
+    from optuna.study import MaxTrialsCallback
+
+    def train(trial: optuna.Trial) -> float:
+        config = search.config(*search.values(trial)).changed({"monitor": monitor})
+        folder = RunFolder(search.folder / TRIALS / str(trial.number))
+        folder.path.mkdir(parents=True, exist_ok=True)
+        prepare_process(config.threads)
+        with open(folder.path / "log.txt", "w", encoding="utf-8") as log, redirect_stdout(log):
+            value = start_run(config, folder, callbacks=[Pruner(trial)]).get(monitor)
+        if value is None:
+            raise DataError(f"{monitor} is undefined in every epoch.")
+        return value
+
+    most = search.settings["trials"]
+    if len(study.trials) < most:
+        study.optimize(train, callbacks=[MaxTrialsCallback(most, None)], catch=(Exception,))
+
+
+class Pruner(Callback):
+    """Reports the monitored metric after every epoch, and ends a trial that is not promising."""
+
+    def __init__(self, trial: optuna.Trial) -> None:
+        self.trial = trial
+
+    def on_epoch_saved(self, loop: Loop) -> None:
+        """Raises TrialPruned if the trial is to end; an undefined metric is not reported."""
+        from optuna import TrialPruned
+
+        value = loop.metrics.get(loop.monitor)
+        if value is None:
+            return
+        self.trial.report(value, loop.epoch + 1)
+        if self.trial.should_prune():
+            raise TrialPruned(f"epoch {loop.epoch + 1}")
+
+
+def _report(study: optuna.Study, search: Search, monitor: str) -> int:
+    """Prints the best trial, and the command that trains it again."""
+    from optuna.trial import FixedTrial, TrialState
+
+    if not study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
+        print("no trial came to its end; see their messages above", file=sys.stderr)
+        return 1
+    best = study.best_trial
+    own = search.values(FixedTrial(best.params))  # refuses what the space does not have
+    print(f"best: {monitor} {best.value:.6g}, {search.folder / TRIALS / str(best.number)}")
+    print(f"train it: graphfold train {shlex.join([*search.words, *own])}")
+    if search.settings["storage"] is None:
+        print(f"look at the trials: optuna-dashboard {search.folder / STUDY}")
     return 0
-
-
-def _write_best(
-    folder: TuneFolder, search: Search, overrides: Sequence[str], trusted: Collection[str] | None
-) -> None:
-    """Writes the best config as an experiment, beside the user's own config files."""
-    compose(overrides, search.config_folder, trusted=trusted)
-    if search.config_dir is not None:
-        shutil.copytree(search.config_dir, folder.configs, dirs_exist_ok=True, ignore=_all_but_yaml)
-    folder.best.parent.mkdir(parents=True, exist_ok=True)
-    content = yaml.safe_dump(
-        as_experiment(overrides, search.config_folder, trusted), sort_keys=False, allow_unicode=True
-    )
-    command = f"graphfold train --config-dir {folder.configs.absolute()} experiment=best"
-    note = f"The best of a search by {search.monitor}, in {folder.path.absolute()}."
-    write_text(folder.best, f"# @package _global_\n# {note}\n# {command}\n{content}")
-
-
-def _all_but_yaml(folder: str, names: Sequence[str]) -> list[str]:
-    """The files of a folder that are no configs."""
-    return [n for n in names if not n.endswith(".yaml") and os.path.isfile(os.path.join(folder, n))]

@@ -128,20 +128,13 @@ def trusted_words(lab: Lab, command: str) -> list[str | Path]:
     run = lab.run("molecules", own).folder
     if command == "train":
         return [f"resume={run}"]
-    if command == "tune":
-        folder = lab.folder / "search"
-        if not folder.exists():
-            words = [*lab.base("molecules"), own, f"hydra.run.dir={folder}"]
-            with mock.patch("graphfold.studies.tune_study.run_trial", return_value=1.0):
-                ok(lab, "tune", *words, "optimizer.lr=0.1,0.2", "tune.trials=1")
-        return [f"resume={folder}"]
     if command in APPLIED:
         return [run, table(lab), *(["--output", lab.folder / "d"] if command == "draw" else [])]
     return [run, *(["--examples", "2"] if command == "verify" else [])]
 
 
 @row.changes(
-    [f"{command} --trust" for command in ("train", "evaluate", *APPLIED, "tune", "verify")],
+    [f"{command} --trust" for command in ("train", "evaluate", *APPLIED, "verify")],
     "a package that a stored run names is imported; without, the run is refused",
 )
 def _(lab, option):

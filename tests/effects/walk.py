@@ -96,8 +96,8 @@ def _of_groups() -> Iterator[str]:
         if folder.is_dir() and folder.name not in ("data", "experiment", MODELS):
             for path in _files(folder.name):
                 for key in read_keys(_load(path)):
-                    # What is searched is one option, whatever keys a file names.
-                    name = "space" if key.startswith("space.") else key
+                    # A sampler of Optuna is one option, whatever arguments a file gives it.
+                    name = key.partition(".")[0] if folder.name == "tune" else key
                     yield f"{folder.name}/{path.stem}.{name}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from graphfold.options import refuse_address
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
-    WITHOUT_PARTS,
     Groups,
     check_keys,
     check_options,
@@ -111,7 +110,6 @@ def compose(
     overrides: Sequence[str],
     config_dir: Path | None = None,
     primary: str = TRAIN,
-    trusted: Collection[str] | None = None,
 ) -> Composed:
     """The config that `overrides` describe, checked whole.
 
@@ -119,27 +117,22 @@ def compose(
         overrides: in Hydra's grammar.
         config_dir: a further folder of config files, searched after graphfold's own.
         primary: the config file that it starts from.
-        trusted: the packages that the config may name, if the words come out of a folder that may
-            be anybody's; None if the user typed them.
 
     Raises:
         ConfigError: an override that cannot be read, an unknown key, group or option, a value
             that is missing or of the wrong type; the message suggests the likely spelling.
-        CheckpointError: if the config names code that is not trusted; nothing was imported.
     """
     _refuse_what_is_not_read(parse_overrides(overrides))
-    return compose_job(overrides, Sources(config_dir, primary=primary), trusted)
+    return compose_job(overrides, Sources(config_dir, primary=primary))
 
 
-def compose_job(
-    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
-) -> Composed:
+def compose_job(overrides: Sequence[str], sources: Sources) -> Composed:
     """As `compose`, of overrides among which any setting of Hydra may be."""
-    with explained(overrides, sources, trusted):
-        whole = load_whole(overrides, sources, trusted)
+    with explained(overrides, sources):
+        whole = load_whole(overrides, sources)
         with resolving(whole):
             folder = Path(whole.hydra.run.dir)
-            return finish(_job(whole), whole.hydra, overrides, folder, trusted)
+            return finish(_job(whole), whole.hydra, overrides, folder)
 
 
 def finish(
@@ -147,7 +140,6 @@ def finish(
     hydra: DictConfig,
     overrides: Sequence[str],
     folder: Path,
-    trusted: Collection[str] | None = None,
 ) -> Composed:
     """A config that Hydra composed, with what follows from it, resolved and checked.
 
@@ -159,10 +151,9 @@ def finish(
         hydra: its hydra node; `${hydra:...}` resolves.
         overrides: as the user typed them.
         folder: where the run goes.
-        trusted: as for `compose`.
 
     Raises:
-        ConfigError, CheckpointError: as `compose` does.
+        ConfigError: as `compose` does.
     """
     refuse_address(folder, "hydra.run.dir")
     _complete(job, hydra)
@@ -171,15 +162,11 @@ def finish(
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
     mapping = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
     config = TrainingConfig.of(mapping)
-    if trusted is not None:
-        _refuse_untrusted(mapping, trusted)
     start = Path(hydra.runtime.cwd)  # with hydra.job.chdir it is no longer the current folder
     places = {f"data.{key}": config.data.get(key) for key in ("path", "root", "cache_dir")}
     places |= {"init_from": config.init_from}
     places |= {"model.encoder_from": config.model.get("encoder_from")}
     places = {key: _absolute(path, start) for key, path in places.items() if path is not None}
-    if trusted is not None:
-        places["data.cache_dir"] = None  # a stranger does not say where files are written
     config = config.changed(places)
     has_time = "${now:" in str(OmegaConf.to_container(hydra.run))
     is_new = config.resume in (None, AUTO_RESUME)
@@ -242,9 +229,7 @@ def _settings(config: TrainingConfig) -> dict[str, Any]:
     return kept
 
 
-def load_whole(
-    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
-) -> DictConfig:
+def load_whole(overrides: Sequence[str], sources: Sources) -> DictConfig:
     """The config of some overrides with its hydra node, as Hydra composes it.
 
     Raises:
@@ -252,8 +237,6 @@ def load_whole(
         HydraException, OmegaConfBaseException, ValueError: what Hydra and OmegaConf raise.
     """
     words = with_default_experiment(overrides, sources)
-    if trusted is not None:
-        _refuse_settings_of_hydra(parse_overrides(words))
     with _loader(sources) as (loader, further):
         return _load(loader, [*words, *further], sources.primary)
 
@@ -309,16 +292,14 @@ def show_config(
 
 
 @contextmanager
-def explained(
-    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None = None
-) -> Iterator[None]:
+def explained(overrides: Sequence[str], sources: Sources) -> Iterator[None]:
     """Checks overrides, and turns what Hydra and OmegaConf raise within into a `ConfigError`.
 
     Raises:
         ConfigError: that names the first fault, with the likely spelling.
     """
     with readable():
-        _check_overrides(overrides, sources, trusted)
+        _check_overrides(overrides, sources)
         yield
 
 
@@ -336,9 +317,7 @@ def readable() -> Iterator[None]:
         raise ConfigError(f"{place}{line}. See graphfold train --cfg job.") from error
 
 
-def _check_overrides(
-    overrides: Sequence[str], sources: Sources, trusted: Collection[str] | None
-) -> None:
+def _check_overrides(overrides: Sequence[str], sources: Sources) -> None:
     """Raises ConfigError for a group, an option or a key that does not exist."""
     with _loader(sources) as (loader, further):
         groups = Groups(loader, sources.folders()[1:])
@@ -355,10 +334,6 @@ def _check_overrides(
         lines = [override.input_line or "" for override in chosen]
         words = with_default_experiment(lines, sources)
         base = _load(loader, [*words, *further], sources.primary)
-        if trusted is not None:  # the options of adapters and models are read from their classes
-            plain = OmegaConf.to_container(base)
-            assert isinstance(plain, dict)
-            _refuse_untrusted({"data": base.get("data"), "model": plain.get("model")}, trusted)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)
 
@@ -371,46 +346,6 @@ def split_sweeping(
         parsed = parse_overrides(overrides, loader)
     single = [word for word, o in zip(overrides, parsed, strict=True) if not o.is_sweep_override()]
     return single, [override for override in parsed if override.is_sweep_override()]
-
-
-def as_experiment(
-    overrides: Sequence[str],
-    config_dir: Path | None = None,
-    trusted: Collection[str] | None = None,
-) -> dict[str, Any]:
-    """The config of some overrides as an experiment: options of groups, and what differs from them.
-
-    Values that others decide stay so (`${seed}`). The arguments are those of `compose`.
-    """
-    sources = Sources(config_dir)
-    with explained(overrides, sources, trusted):
-        whole = load_whole(overrides, sources, trusted)
-        chosen = {
-            group: option
-            for group, option in whole.hydra.runtime.choices.items()
-            if "/" not in group and group != "experiment" and option is not None
-        }
-        # Hydra does not tell which files were joined; what they hold are differences to no part.
-        chosen = {**WITHOUT_PARTS, **chosen}
-        words = [f"{group}={option}" for group, option in chosen.items()]
-        plain = load_whole(words, sources, trusted)
-        for config in (whole, plain):
-            _complete(config, config.hydra)
-        own, other = (OmegaConf.to_container(_job(c), resolve=False) for c in (whole, plain))
-    defaults = [{f"override /{group}": option} for group, option in chosen.items()]
-    return {"defaults": defaults, **_differences(own, other)}
-
-
-def _differences(own: Any, plain: Any) -> dict[str, Any]:
-    """The part of a nested config that another one lacks or has another value for."""
-    found = {}
-    for key, value in own.items():
-        if isinstance(value, dict) and isinstance(plain.get(key), dict):
-            if part := _differences(value, plain[key]):
-                found[key] = part
-        elif key not in plain or plain[key] != value:
-            found[key] = value
-    return found
 
 
 def sweep_folder(overrides: Sequence[str], sources: Sources) -> tuple[Path, list[str]]:
@@ -521,22 +456,6 @@ def _refuse_what_is_not_read(overrides: Sequence[Override]) -> None:
             raise ConfigError(
                 f"'{override.input_line}' has no effect: only graphfold train is started by Hydra. "
                 f"Of its settings there are {', '.join(READ_OF_HYDRA)}. Leave it out."
-            )
-
-
-def _refuse_untrusted(config: Mapping[str, Any], trusted: Collection[str]) -> None:
-    from graphfold.training.config.trust import TRAINED, refuse_untrusted  # loads torch
-
-    refuse_untrusted(config, trusted, TRAINED)
-
-
-def _refuse_settings_of_hydra(overrides: Sequence[Override]) -> None:
-    """Refuses settings of Hydra itself: its search path imports the packages in it."""
-    for override in overrides:
-        if re.match(r"hydra\b", override.key_or_group):
-            raise ConfigError(
-                f"'{override.input_line}' sets Hydra itself, which a stored search may not. Take "
-                "it out of tune.yaml."
             )
 
 

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphfold.errors import ConfigError
-from graphfold.training.config.compose import as_experiment, compose
+from graphfold.training.config.compose import compose
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.model import own_options
 from graphfold.training.config.overrides import in_words_of_set, parse_settings, suggest_key
@@ -218,21 +218,6 @@ ALONE = ("average", "early_stopping")
 def test_files_that_cannot_be_joined(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compose(["data=esol", words])
-
-
-@pytest.mark.parametrize(
-    ("callbacks", "logger"), [("[average,early_stopping]", "[none]"), ("[default]", "default")]
-)
-def test_joined_files_are_kept_in_an_experiment(
-    callbacks: str, logger: str, tmp_path: Path
-) -> None:
-    """As `tune` writes one for the best trial, here of a model that chooses callbacks itself."""
-    words = ["data=esol", "model=gcn", f"callbacks={callbacks}", f"logger={logger}"]
-    (tmp_path / "experiment").mkdir()
-    best = OmegaConf.to_yaml(as_experiment(words))
-    (tmp_path / "experiment" / "best.yaml").write_text(f"# @package _global_\n{best}")
-    found = compose(["experiment=best"], tmp_path).config
-    assert found == compose(words).config
 
 
 @pytest.mark.parametrize(
