@@ -7,7 +7,7 @@ here as there; `predict` is that of the trained model.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from io import StringIO
 from numbers import Integral
@@ -22,7 +22,6 @@ from pyarrow import parquet
 
 from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
-from graphfold.inference.frames import read_frame, read_list
 from graphfold.recipe import train
 from graphfold.training.scoring import UndefinedMetricWarning
 
@@ -52,6 +51,9 @@ _CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "data.options": {"binarize": True},
     },
 }
+
+#: The column of the records in the table that `fit` writes, unless an override names another.
+_RECORD = {"smiles": "smiles", "brackets": "record"}
 
 #: One training at a time: reading a config, and keeping quiet, are settings of the whole process.
 _TRAINING = Lock()
@@ -104,10 +106,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters; with `deep`, each override, too."""
-        params: dict[str, Any] = super().get_params(deep)
-        if deep and isinstance(self.overrides, Mapping):
-            params |= {_OVERRIDE + key: value for key, value in self.overrides.items()}
-        return params
+        own = self.overrides if deep and isinstance(self.overrides, Mapping) else {}
+        return {**super().get_params(deep), **{_OVERRIDE + key: own[key] for key in own}}
 
     def set_params(self, **params: Any) -> Any:
         """Sets parameters; `overrides__KEY` sets one override and leaves the others."""
@@ -127,21 +127,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def _fit(self, X: Any, y: Mapping[str, Any], weight: Any, task: Mapping[str, Any]) -> None:
         """Trains on records and values, name -> [num_records]; `task`: their keys of the config."""
-        if not isinstance(self.overrides, Mapping | None):
-            raise ConfigError(
-                f"overrides is {self.overrides!r}. Give a mapping, such as {{'ensemble': 5}}."
-            )
-        rows = self._rows(X)
-        values = dict(y)
+        records, values = self._columns(X), dict(y)
         if weight is not None:
-            values["sample_weight"] = _weights(weight)
-        check_consistent_length(rows, *values.values())
-        if self.validation_fraction and len(rows) < 2:
-            raise DataError(
-                f"{type(self).__name__} learns from two records or more, one of them to choose the "
-                f"epoch by, but n_samples = {len(rows)}. Give more, or set validation_fraction=0."
-            )
-        records = self._cells(rows)
+            values["sample_weight"] = np.asarray(weight, dtype=np.float64)
+        check_consistent_length(*records.values(), *values.values())
         twice = sorted({*values} & {*records})
         if twice:
             raise DataError(f"X has the column '{twice[0]}', which y needs. Rename it.")
@@ -174,47 +163,35 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _predict(self, X: Any) -> list[dict[str, Any]]:
         """The answers of the model; raises RecordError for a record that cannot be read."""
         check_is_fitted(self)
-        answers: list[dict[str, Any]] = self.model_.predict(self._rows(X))
+        columns = self._columns(X)
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        records = rows if len(columns) > 1 else next(iter(columns.values()))
+        answers: list[dict[str, Any]] = self.model_.predict(records)
         for position, answer in enumerate(answers):
             if answer["reason"]:
                 raise _of_record(position, answer["reason"])
         return answers
 
-    def _rows(self, X: Any) -> list[Any]:
-        """The records, each as a model takes it."""
+    def _columns(self, X: Any) -> dict[str, list[Any]]:
+        """The columns of a DataFrame; of anything else its records, as text."""
         if self.data not in _CONFIGS:
             raise ConfigError(f"there is no data '{self.data}'. Use one of {', '.join(_CONFIGS)}.")
-        if hasattr(X, "toarray"):
-            raise DataError("a sparse matrix holds no records. Give X.toarray(), or a list.")
-        if hasattr(X, "__array__") and not hasattr(X, "columns") and not hasattr(X, "to_list"):
-            X = np.asarray(X)
-        if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind in "biufc"):
-            if X.shape[1:] != (1,):
-                raise DataError(
-                    f"an array of {self.data} holds one record in a row, but this one has the "
-                    f"shape {X.shape}. Give a column, or a DataFrame."
-                )
-            X = X[:, 0].tolist()
-        frame = read_frame(X, "fit")
-        if frame is None:
-            rows = list(read_list(X, "fit"))
+        name = (self.overrides or {}).get("data.smiles_column", _RECORD[self.data])
+        if hasattr(X, "columns") and len(X.columns) > 1:
+            columns = {str(key): X[key].tolist() for key in X.columns}
         else:
-            rows = list(frame.items([*frame.names] if len(frame.names) == 1 else None))
-        if not rows:
-            raise DataError("X has no record: 0 sample(s), while at least 1 is needed. Give some.")
-        return rows
-
-    def _cells(self, rows: Sequence[Any]) -> dict[str, list[Any]]:
-        """The columns of the table that `fit` writes: records, and what is read beside them."""
-        if self.data == "brackets":
-            return {"record": _each(rows, lambda row: row)}
-        read = make_adapter("smiles").record_of
-        name = (self.overrides or {}).get("data.smiles_column", "smiles")
-        columns: dict[str, list[Any]] = {}
-        if isinstance(rows[0], Mapping):
-            columns = {str(key): [row.get(key) for row in rows] for key in rows[0]}
-        molecules = columns.get(name, rows)
-        return {**columns, name: _each(molecules, lambda item: read(item).content.text)}
+            array = np.asarray(X, dtype=object)
+            if array.ndim == 2 and array.shape[1] == 1:
+                array = array[:, 0]
+            if array.ndim != 1 or not len(array):
+                raise DataError(
+                    f"X has the shape {list(array.shape)}, but it holds one record in a row. Give "
+                    "a list or a column with a record or more, or a DataFrame."
+                )
+            columns = {name: array.tolist()}
+        if name in columns:
+            columns[name] = [_text(record) for record in columns[name]]
+        return columns
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
@@ -234,7 +211,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         Raises:
             GraphfoldError: if a record cannot be read, or a parameter cannot be used.
         """
-        _require_y(self, y)
+        _require(self, y)
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         self._is_column = values.ndim == 1
         table = values.reshape(len(values), -1)
@@ -296,7 +273,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         Raises:
             GraphfoldError: if a record cannot be read, or a parameter cannot be used.
         """
-        _require_y(self, y)
+        _require(self, y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
@@ -311,8 +288,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         Raises:
             RecordError: for the first record that cannot be read.
         """
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        labels: np.ndarray = self.classes_[likeliest]
+        labels: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -335,18 +311,13 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _require_y(estimator: GraphEstimator, y: Any) -> None:
+def _require(estimator: GraphEstimator, y: Any) -> None:
     """Refuses missing targets, which would be the text "nan" among labels."""
     if y is None:
         name = type(estimator).__name__
         raise DataError(f"{name} requires y to be passed, but the target y is None. Give it.")
-    values = y.tolist() if hasattr(y, "tolist") else y
-    for position, value in enumerate(values if isinstance(values, list | tuple) else ()):
-        if value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaT")):
-            raise DataError(
-                f"Input y contains NaN or None: y[{position}] is missing. Give the record a "
-                "target, or leave it out."
-            )
+    if any(str(value) in ("nan", "None", "<NA>") for value in np.ravel(np.asarray(y, object))):
+        raise DataError("Input y contains NaN or None. Leave out records without a target.")
 
 
 def _seed(random_state: Any) -> int:
@@ -355,32 +326,11 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(1 << 31))
 
 
-def _weights(weight: Any) -> np.ndarray:
-    """[num_records] the weights: numbers from 0 on, and not all 0."""
-    name = "sample_weight"
-    weights: np.ndarray = check_array(
-        weight, ensure_2d=False, dtype=np.float64, input_name=name, ensure_non_negative=True
-    )
-    if weights.ndim != 1:
-        raise DataError(f"{name} has the shape {weights.shape}. Give one number for each record.")
-    if not weights.any():
-        raise DataError(f"every {name} (weight) is zero, so nothing can be learnt. Leave it out.")
-    return weights
-
-
-def _each(items: Sequence[Any], text_of: Callable[[Any], Any]) -> list[str]:
-    """The text of each item; raises RecordError for the first that has none."""
-    return [_text(text_of, item, position) for position, item in enumerate(items)]
-
-
-def _text(text_of: Callable[[Any], Any], item: Any, position: int) -> str:
-    try:
-        text = text_of(item)
-    except RecordError as error:
-        raise _of_record(position, error.fault) from error
-    if not isinstance(text, str):
-        raise _of_record(position, f"{item!r} is no record")
-    return text
+def _text(record: Any) -> str:
+    """A record as text; a molecule of RDKit as SMILES."""
+    if hasattr(record, "GetAtoms"):
+        record = make_adapter("smiles").record_of(record).content.text
+    return str(record)
 
 
 def _of_record(position: int, fault: str) -> RecordError:
