@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from graphfold.dag.assemble import Dictionaries, encode_strings, to_tensor
+from graphfold.dag.assemble import Columns, Dictionaries, encode_strings, to_tensor
 from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.depth import compute_depth, run_numbers
 from graphfold.dag.schema import MISSING, Column, Schema
@@ -117,23 +116,17 @@ _PREFIX = "column_"
 
 def attribute_of(column: str, taken: Collection[str]) -> str:
     """The attribute that holds a column: its name, or that with a prefix where it is taken."""
-    return f"{_PREFIX}{column}" if _stem(column) in taken else column
+    is_taken = column.replace(_PREFIX, "") in taken
+    return f"{_PREFIX}{column}" if is_taken else column
 
 
 def columns_of(attributes: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
     """Column -> what its attribute holds; the attributes whose names are taken are left out."""
     return {
-        name.removeprefix(_PREFIX) if _stem(name) in taken else name: value
+        name.removeprefix(_PREFIX) if name.replace(_PREFIX, "") in taken else name: value
         for name, value in attributes.items()
         if name not in taken
     }
-
-
-def _stem(name: str) -> str:
-    """A name without prefixes."""
-    while isinstance(name, str) and name.startswith(_PREFIX):
-        name = name.removeprefix(_PREFIX)
-    return name
 
 
 def to_pyg(dag: TypedDAG, relation: str | None = None, ignore: Sequence[str] = ()) -> Data:
@@ -206,50 +199,47 @@ def from_pyg(
         GraphError: if `relation` is None and the edges have a cycle, or an edge or an output leads
             out of its graph.
     """
-    ignore = [ignore] if isinstance(ignore, str) else ignore
     attributes = _attributes(schema, relation, ignore)
     data = _one_data(data)
     _refuse_unread(data, attributes, ignore)
-    num_nodes = _num_nodes(data)
-    batch, num_graphs = _graphs(data, num_nodes)
-    source, target, order = _sorted_edges(data, num_nodes)
-    ptr = pointers(torch.bincount(target, minlength=num_nodes))
-    no_edges = Relation(torch.zeros(num_nodes + 1, dtype=torch.int64, device="cpu"), source[:0])
-    relations = {edge_type.name: no_edges for edge_type in schema.relations}
-    inputs = no_edges
-    if relation is None:
-        inputs = Relation(ptr, source)
-    else:
-        relations[relation] = Relation(ptr, source)
-    edge_space = _edge_space(relation)
+    edge_space, num_nodes = _edge_space(relation), int(data.num_nodes or 0)
+    batch = _integers(data, "batch", _zeros(num_nodes))
+    num_graphs = getattr(data, "num_graphs", None) or len({0, *batch.tolist()})
+    source, target = _integers(data, "edge_index", _zeros(2, 0), any_length=True)
+    if ((target < 0) | (target >= num_nodes)).any():
+        raise GraphError(f"'edge_index' names nodes beyond 0 .. {num_nodes - 1}. Correct it.")
+    order = torch.argsort(target, stable=True)
+    edges = Relation(pointers(torch.bincount(target, minlength=num_nodes)), source[order])
+    none = Relation(_zeros(num_nodes + 1), source[:0])
+    inputs = edges if relation is None else none
     counts = {edge_space: len(source), "graph": num_graphs, "node": num_nodes}
     counts[f"type:{schema.types[0].name}"] = num_nodes
-    columns = {
-        space: {column.name: _missing(column, counts.get(space, 0)) for column in own}
-        for space, own in schema.spaces().items()
-    }
-    dictionaries: Dictionaries = {
-        (space, column.name): ()
-        for space, own in schema.spaces().items()
-        for column in own
-        if column.dtype == "string"
-    }
+    columns: Columns = {space: {} for space in schema.spaces()}
+    dictionaries: Dictionaries = {}
+    for space, own in schema.spaces().items():
+        for column in own:
+            columns[space][column.name] = _missing(column, counts.get(space, 0))
+            if column.dtype == "string":
+                dictionaries[space, column.name] = ()
     for key, (space, column) in attributes.items():
-        if key not in data or data[key] is None:
+        if data.get(key) is None:
             continue
         if column.dtype == "string":
-            codes, dictionaries[space, column.name] = encode_strings(
-                _texts(data[key], key, num_graphs)
-            )
+            codes, words = encode_strings(_texts(data[key], key, num_graphs))
             columns[space][column.name] = to_tensor(space, column, codes)
+            dictionaries[space, column.name] = words
             continue
         rows = _column(data, key, space, column, counts[space])
         columns[space][column.name] = rows[order] if space == edge_space else rows
-    outputs = _rows_of(data, "output_index", (None,), torch.arange(num_nodes, device="cpu"))
-    _require_nodes("output_index", outputs, num_nodes)
+    every = torch.arange(num_nodes, device="cpu")
+    outputs = _integers(data, "output_index", every, any_length=True)
+    origin = _zeros(num_graphs, 3)
+    origin[:, 2] = torch.arange(num_graphs, device="cpu")
+    origin = _integers(data, "origin", origin).clone()
+    origin[:, 0] = 0  # the names of the files are not in a Data
     dag = TypedDAG(
         schema=schema,
-        op_type=torch.zeros(num_nodes, dtype=torch.int64, device="cpu"),
+        op_type=_zeros(num_nodes),
         input_ptr=inputs.ptr,
         input_index=inputs.index,
         batch=batch,
@@ -257,10 +247,10 @@ def from_pyg(
         depth=compute_depth(inputs.ptr, inputs.index),
         output_ptr=pointers(torch.bincount(batch[outputs], minlength=num_graphs)),
         output_index=outputs[torch.argsort(batch[outputs], stable=True)],
-        span=_rows_of(data, "span", (num_nodes, 2), torch.full((num_nodes, 2), -1, device="cpu")),
-        origin=_origin(data, num_graphs),
+        span=_integers(data, "span", _zeros(num_nodes, 2) - 1),
+        origin=origin,
         columns=columns,
-        relations=relations,
+        relations={e.name: edges if e.name == relation else none for e in schema.relations},
         dictionaries=dictionaries,
         files=("",),
     )
@@ -335,108 +325,49 @@ def is_many(data: object) -> bool:
 
 def _one_data(data: object) -> Data:
     """A `Data` as it is, those of a data set as a `Batch`."""
-    from torch_geometric.data import Batch, Data
+    from torch_geometric.data import Batch, Data, HeteroData
 
     if isinstance(data, Data):
         return data
-    remedy = "Give a Data, or several of them in a list, a data set or a Batch."
-    if "Hetero" in type(data).__name__:
-        remedy = "It has several node types; use from_hetero."
-    elif is_many(data):
-        items: list[Any] = list(data)  # type: ignore[call-overload]
-        if items and all(isinstance(item, Data) for item in items):
-            lacking = [{*items[0].keys()} ^ {*item.keys()} for item in items]
-            for number, keys in enumerate(lacking):
-                if keys:
-                    raise SchemaError(
-                        f"graphs 0 and {number} of the data set differ in the attributes "
-                        f"{', '.join(sorted(keys))}. Give all of them the same."
-                    )
-            return Batch.from_data_list(items)
-        remedy = "Of HeteroData use from_hetero." if items else "Give at least one Data."
+    is_one = isinstance(data, HeteroData) or not is_many(data)
+    items: list[Any] = [data] if is_one else list(data)  # type: ignore[call-overload]
+    if items and all(isinstance(item, Data) for item in items):
+        return Batch.from_data_list(items)
+    has_types = any(isinstance(item, HeteroData) for item in items)
+    remedy = "Of HeteroData use from_hetero." if has_types else "Give a Data, or a list of them."
     raise SchemaError(f"from_pyg takes a Data or a Batch, not a {type(data).__name__}. {remedy}")
 
 
 def _refuse_unread(data: Data, attributes: Mapping[str, Any], ignore: Sequence[str]) -> None:
     """Raises if a `Data` has an attribute that nothing reads: none is lost without a word."""
-    known = {*attributes, *_OWN_ATTRIBUTES, *ignore}
-    unread = sorted({*data.keys()} - known)
+    unread = sorted({*data.keys()} - {*attributes, *_OWN_ATTRIBUTES, *ignore})
     if unread:
         hint = did_you_mean(unread[0], (key for key in attributes if key not in data))
         names = ", ".join(f"'{name}'" for name in unread)
         raise SchemaError(
-            f"{type(data).__name__} has {names}, for which there is no column.{hint} The schema "
-            f"reads {', '.join(attributes) or 'none'}. Add columns, or leave the attributes out "
-            f"with ignore={unread}.",
+            f"{type(data).__name__} has {names}, for which there is no column.{hint} Add columns, "
+            f"or leave the attributes out with ignore={unread}.",
             attributes=unread,
         )
 
 
-def _num_nodes(data: Data) -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the number is a guess; the columns are checked
-        count = data.num_nodes
-    if count is None:
-        raise SchemaError("Data does not say how many nodes it has. Set its num_nodes.")
-    return int(count)
-
-
-def _graphs(data: Data, num_nodes: int) -> tuple[Tensor, int]:
-    """[num_nodes] the graph of each node, and how many graphs there are."""
-    batch = _rows_of(
-        data, "batch", (num_nodes,), torch.zeros(num_nodes, dtype=torch.int64, device="cpu")
-    )
-    named = getattr(data, "num_graphs", None)  # of a Batch
-    if named is None:
-        named = len(data.origin) if "origin" in data else int(batch.max()) + 1 if num_nodes else 1
-    if num_nodes and not 0 <= int(batch.min()) <= int(batch.max()) < named:
-        raise SchemaError(
-            f"'batch' has the graphs {int(batch.min())} to {int(batch.max())}, but there are "
-            f"{named}. Number them from 0."
-        )
-    return batch, int(named)
-
-
-def _origin(data: Data, num_graphs: int) -> Tensor:
-    """[num_graphs, 3] where each graph comes from; the names of the files are not in a `Data`."""
-    numbered = torch.zeros(num_graphs, 3, dtype=torch.int64, device="cpu")
-    numbered[:, 2] = torch.arange(num_graphs, device="cpu")
-    origin = _rows_of(data, "origin", (num_graphs, 3), numbered).clone()
-    origin[:, 0] = 0
-    return origin
-
-
-def _sorted_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources and targets of the edges, sorted by target, and the order that sorts them."""
-    none = torch.zeros(2, 0, dtype=torch.int64, device="cpu")
-    source, target = _rows_of(data, "edge_index", (2, None), none)
-    _require_nodes("edge_index", target, num_nodes)
-    order = torch.argsort(target, stable=True)
-    return source[order], target[order], order
-
-
-def _rows_of(data: Data, key: str, shape: tuple[int | None, ...], default: Tensor) -> Tensor:
-    """An attribute that holds integers; the default where it is absent."""
-    if key not in data or data[key] is None:
+def _integers(data: Data, key: str, default: Tensor, *, any_length: bool = False) -> Tensor:
+    """An attribute that holds integers of the shape of the default, which is for its absence."""
+    if data.get(key) is None:
         return default
     value = torch.as_tensor(data[key], device="cpu").detach()
-    fits = value.dim() == len(shape) and all(
-        want in (None, size) for want, size in zip(shape, value.shape, strict=True)
-    )
-    if not fits or value.is_floating_point() or value.is_complex():
+    want = [*default.shape[:-1], "any"] if any_length else [*default.shape]
+    shape = [*value.shape[:-1], "any"] if any_length else [*value.shape]
+    if shape != want or value.is_floating_point():
         raise SchemaError(
             f"'{key}' is {value.dtype}{list(value.shape)}, but it has to be integers of the shape "
-            f"[{', '.join('any' if size is None else str(size) for size in shape)}]. Correct it."
+            f"[{', '.join(map(str, want))}]. Correct it."
         )
     return value.long()
 
 
-def _require_nodes(key: str, nodes: Tensor, num_nodes: int) -> None:
-    if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes:
-        raise GraphError(
-            f"'{key}' names the nodes {int(nodes.min())} to {int(nodes.max())}, but there are "
-            f"{num_nodes}. Number them from 0."
-        )
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.int64, device="cpu")
 
 
 def _missing(column: Column, count: int) -> Tensor:
@@ -458,30 +389,24 @@ def _texts(value: Any, key: str, count: int) -> list[str | None]:
 
 
 def _column(data: Data, key: str, space: str, column: Column, count: int) -> Tensor:
-    """[count, *shape] a column out of an attribute."""
+    """[count, *shape] a column out of an attribute, which may lack the dimension of the graphs."""
     want = (count, *column.shape)
+    fault = f"column '{column.name}' of {space} is {column.dtype}{list(want)}"
     try:
         value = torch.as_tensor(data[key], device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise SchemaError(
-            f"'{key}' is a {type(data[key]).__name__}, but column '{column.name}' of {space} is "
-            f"{column.dtype}{list(want)}. Give a tensor, or leave the column out."
-        ) from error
-    shapes = [want, (*want, 1)] if not column.shape else [want]
-    if space == "graph":  # joined along their first dimension, as a Batch joins them
-        shapes.append((count * column.shape[0], *column.shape[1:]) if column.shape else want)
-        shapes.append(column.shape if count == 1 else want)
+        kind = type(data[key]).__name__
+        raise SchemaError(f"'{key}' is a {kind}, but {fault}. Give a tensor.") from error
+    shapes = [want] if column.shape else [want, (count, 1)]
+    if space == "graph" and column.shape:  # joined along their first dimension by a Batch
+        shapes.append((count * column.shape[0], *column.shape[1:]))
+    elif space == "graph" and count == 1:
+        shapes.append(())
     if tuple(value.shape) not in shapes:
-        raise SchemaError(
-            f"'{key}' has the shape {list(value.shape)}, but column '{column.name}' of {space} "
-            f"needs {list(want)}. Correct the attribute, or the shape of the column."
-        )
+        raise SchemaError(f"'{key}' has the shape {list(value.shape)}, but {fault}. Correct it.")
     rows = value.reshape(want).to(column.torch_dtype)
     if not rows.is_floating_point() and not torch.equal(rows.to(value.dtype), value.reshape(want)):
-        raise SchemaError(
-            f"'{key}' is {value.dtype} with values that column '{column.name}' of {space}, "
-            f"{column.dtype}, cannot hold. Give the column another dtype."
-        )
+        raise SchemaError(f"'{key}' is {value.dtype} with values that {fault}, cannot hold.")
     return rows
 
 

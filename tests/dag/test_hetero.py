@@ -156,7 +156,7 @@ def test_an_unknown_kind_of_edges_is_named() -> None:
 def test_each_way_names_the_other() -> None:
     with pytest.raises(SchemaError, match="Use to_hetero or to_networkx, which keep them"):
         to_pyg(texts())
-    with pytest.raises(SchemaError, match="It has several node types; use from_hetero"):
+    with pytest.raises(SchemaError, match="Of HeteroData use from_hetero"):
         from_pyg(plain(), Schema(types=(NodeType("a"),)))
     for wrong in (3, "text", {"a": 1}):
         with pytest.raises(SchemaError, match="from_hetero takes a HeteroData or several, not a"):
@@ -181,10 +181,7 @@ def test_from_pyg_reads_a_data_set() -> None:
     items = [to_pyg(graph, "bond") for graph in split(dag)]
     for several in (items, tuple(items), iter(items), DataSet(items)):
         assert equal(from_pyg(several, schema, "bond"), dag)
-    items[1].z = torch.ones(1)
-    with pytest.raises(SchemaError, match="graphs 0 and 1 of the data set differ in .* z. Give"):
-        from_pyg(items, schema, "bond")
-    with pytest.raises(SchemaError, match="not a list. Give at least one Data"):
+    with pytest.raises(SchemaError, match="not a list. Give a Data"):
         from_pyg([], schema, "bond")
     with pytest.raises(SchemaError, match="not a list. Of HeteroData use from_hetero"):
         from_pyg([plain()], schema, "bond")
