@@ -20,6 +20,7 @@ from graphfold.blocks.inference.types import (
     TupleType,
     VoidType,
     element_type_of,
+    pair_of,
     refuse_endless,
 )
 from graphfold.blocks.layers import RNNCell
@@ -62,19 +63,9 @@ class Fold(Block):
     def _child_found(self, child: Block) -> None:
         self.set_output_type(self.start_block.output_type)
         self.set_output_type(self.combine_block.output_type)
-        pair = self.combine_block.input_type
-        if pair is not None:
-            if not isinstance(pair, TupleType):
-                raise BlockTypeError(
-                    f"Fold: combine_block has non-tuple input_type. {self.combine_block} takes "
-                    f"{pair}, but is given (value, element)."
-                )
-            if len(pair) != 2:
-                raise BlockTypeError(
-                    f"Fold: combine_block input_type must be a 2-tuple. {self.combine_block} takes "
-                    f"{pair}, but is given (value, element)."
-                )
-            self.set_output_type(pair[0])
+        takes = self.combine_block.input_type
+        if takes is not None:
+            self.set_output_type(pair_of(takes, "(value, element) by combine_block")[0])
         self._spread()
 
     def _spread(self) -> None:
@@ -192,9 +183,7 @@ def RNN(
                 f"cannot infer initial_state type from cell {cell}: its output type is unknown. "
                 "Give initial_state."
             )
-        if not isinstance(cell.output_type, TupleType):
-            raise BlockTypeError(f"RNN cell must have tuple output type: {cell.output_type}.")
-        initial_state = Zeros(_pair(cell.output_type, "(output_elem, state)")[1])
+        initial_state = Zeros(pair_of(cell.output_type, "(output_elem, state)")[1])
     composition = Composition(name=name).set_constructor_name("RNN")
     with composition.scope():
         composition.output.reads(_RNN(cell, name).reads(composition.input, initial_state))
@@ -222,7 +211,7 @@ class _RNN(Block):
         return ()
 
     def _input_found(self, kind: ResultType) -> None:
-        elements, state = _pair(kind, "(input_sequence, state)")
+        elements, state = pair_of(kind, "(input_sequence, state)")
         refuse_endless(elements, self, "run an RNN on")
         if not isinstance(elements, SequenceType):
             raise BlockTypeError(f"First RNN input must be a sequence: {elements}. Use Map first.")
@@ -230,7 +219,7 @@ class _RNN(Block):
         self._check_state()
 
     def _output_found(self, kind: ResultType) -> None:
-        outputs, state = _pair(kind, "(output_sequence, state)")
+        outputs, state = pair_of(kind, "(output_sequence, state)")
         if not isinstance(outputs, SequenceType):
             raise BlockTypeError(f"First RNN output must be a sequence: {outputs}.")
         self.cell.set_output_type(TupleType(outputs.element_type, state))
@@ -238,18 +227,10 @@ class _RNN(Block):
 
     def _child_found(self, child: Block) -> None:
         if child.input_type is not None:
-            if not isinstance(child.input_type, TupleType):
-                raise BlockTypeError(
-                    f"RNN cell must take a tuple as input. {child} takes {child.input_type}."
-                )
-            element, state = _pair(child.input_type, "(input_elem, state)")
+            element, state = pair_of(child.input_type, "(input_elem, state)")
             self.set_input_type(TupleType(SequenceType(element), state))
         if child.output_type is not None:
-            if not isinstance(child.output_type, TupleType):
-                raise BlockTypeError(
-                    f"RNN cell must produce a tuple as output. {child} gives {child.output_type}."
-                )
-            output, state = _pair(child.output_type, "(output_elem, state)")
+            output, state = pair_of(child.output_type, "(output_elem, state)")
             self.set_output_type(TupleType(SequenceType(output), state))
 
     def _check_state(self) -> None:
@@ -267,9 +248,3 @@ def _typed(cell: Any) -> Any:
     """A recurrent cell of torch as an `RNNCell`; anything else as it is."""
     module: Any = cell.fn if isinstance(cell, Function) else cell
     return RNNCell(module) if isinstance(module, nn.RNNCellBase) else cell
-
-
-def _pair(kind: ResultType, what: str) -> tuple[ResultType, ResultType]:
-    if not isinstance(kind, TupleType) or len(kind) != 2:
-        raise BlockTypeError(f"Expected a two-tuple of {what}, saw: {kind}.")
-    return kind[0], kind[1]

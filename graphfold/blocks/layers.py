@@ -113,8 +113,7 @@ class FC(Layer):
         name: its name; by default FC and the number of units.
 
     Raises:
-        BlockTypeError: if it is connected to anything else than a vector of floats, or an argument
-            is not what it should be.
+        BlockTypeError: if it is connected to anything else than a vector of floats.
         BlockValueError: if a probability is not in (0, 1].
     """
 
@@ -134,10 +133,11 @@ class FC(Layer):
         name: str | None = None,
     ) -> None:
         _require_sizes("FC", num_units_out=num_units_out)
-        _require_callable("FC", activation=activation, initializer=initializer)
-        _require_callable("FC", normalization_fn=normalization_fn)
-        _require_probability("FC", input_keep_prob=input_keep_prob)
-        _require_probability("FC", output_keep_prob=output_keep_prob)
+        for probability in (input_keep_prob, output_keep_prob):
+            if probability is not None and not 0 < probability <= 1:
+                raise BlockValueError(
+                    f"FC keeps with a probability above 0 and at most 1, not {probability!r}."
+                )
         self.num_units_out = num_units_out
         super().__init__(output_type=[num_units_out], name=name or f"FC_{num_units_out}")
         self.activation = activation
@@ -236,8 +236,6 @@ class Embedding(Layer):
         sparse: bool = False,
     ) -> None:
         _require_sizes("Embedding", num_buckets=num_buckets, num_units_out=num_units_out)
-        if not isinstance(initializer, (Tensor, np.ndarray)):
-            _require_callable("Embedding", initializer=initializer)
         self.num_buckets = num_buckets
         self.num_units_out = num_units_out
         name = name or f"Embedding_{num_buckets}_{num_units_out}"
@@ -349,22 +347,3 @@ def _require_sizes(layer: str, **sizes: object) -> None:
             raise BlockTypeError(f"{layer}: {name} must be an integer: {size!r}. Give a size.")
         if not size:
             raise BlockValueError(f"{layer}: {name} must be positive: {size}. Give at least 1.")
-
-
-def _require_callable(layer: str, **functions: object) -> None:
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise BlockTypeError(
-                f"{layer}: {name} must be a function, but it is {quoted(function)}. Give "
-                "a function, or None."
-            )
-
-
-def _require_probability(layer: str, **probabilities: float | None) -> None:
-    for name, probability in probabilities.items():
-        if probability is None:
-            continue
-        if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
-            raise BlockValueError(
-                f"{layer}: {name} must be a probability, above 0 and at most 1: {probability!r}."
-            )

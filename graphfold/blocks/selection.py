@@ -17,12 +17,12 @@ from graphfold.blocks.errors import (
     quoted,
 )
 from graphfold.blocks.inference.types import (
-    BroadcastSequenceType,
     PyObjectType,
     ResultType,
     SequenceType,
     TensorType,
     TupleType,
+    pair_of,
     refuse_endless,
 )
 from graphfold.errors import add_note
@@ -163,16 +163,10 @@ class Nth(Block):
         return item_of(x[0], x[1], self)
 
     def _input_found(self, kind: ResultType) -> None:
-        assert isinstance(kind, TupleType)
-        if len(kind) != 2:
-            raise BlockTypeError(f"Nth block takes 2 inputs: a sequence and a number, not {kind}.")
-        sequence, number = kind
-        if isinstance(sequence, BroadcastSequenceType):
-            raise BlockTypeError(f"cannot call Nth on an infinite sequence: {sequence}.")
-        if not isinstance(sequence, SequenceType):
-            raise BlockTypeError(f"first input to Nth must be a sequence: {sequence}.")
-        if not isinstance(number, PyObjectType):
-            raise BlockTypeError(f"second input to Nth must be a PyObject: {number}.")
+        sequence, number = pair_of(kind, f"(sequence, PyObject) by {self}")
+        refuse_endless(sequence, self, "get an item from")
+        if not isinstance(sequence, SequenceType) or not isinstance(number, PyObjectType):
+            raise BlockTypeError(f"Nth takes (sequence, PyObject), not {kind}. Use GetItem.")
         self.set_output_type(sequence.element_type)
 
 

@@ -137,27 +137,27 @@ MADE: Faults = {
     "nth_three": (
         lambda: (td.Scalar(), td.Scalar(), td.Scalar()) >> td.Nth(),
         TypeError,
-        "Nth block takes 2 inputs.*TupleType",
+        r"expected a two-tuple of \(sequence, PyObject\) by <Nth>",
     ),
     "nth_scalars": (
         lambda: (td.Scalar(), td.Scalar()) >> td.Nth(),
         TypeError,
-        "first input to Nth must be a sequence: TensorType",
+        r"Nth takes \(sequence, PyObject\), not TupleType",
     ),
     "nth_sequences": (
         lambda: (numbers(), numbers()) >> td.Nth(),
         TypeError,
-        "second input to Nth must be a PyObject: SequenceType",
+        r"Nth takes \(sequence, PyObject\), not TupleType",
     ),
     "nth_tensor": (
         lambda: (numbers(), td.Scalar("int32")) >> td.Nth(),
         TypeError,
-        "second input to Nth must be a PyObject: TensorType",
+        r"Nth takes \(sequence, PyObject\), not TupleType",
     ),
     "nth_endless": (
         lambda: (td.Scalar() >> td.Broadcast(), td.InputTransform(len)) >> td.Nth(),
         TypeError,
-        "cannot call Nth on an infinite sequence",
+        "cannot get an item from an infinite sequence",
     ),
     "nth_objects": (
         lambda: td.Record((td.Identity(), td.Identity())).set_input_type(P) >> td.Nth(),

@@ -100,17 +100,17 @@ FAULTS: Faults = {
     "label": (
         lambda: (td.Scalar(), td.Scalar()) >> td.Metric("m"),
         TypeError,
-        "Metric 'm'.*expected a pyobj type, saw: TensorType",
+        r"Metric 'm'> takes \(tensor, PyObject\), not TupleType",
     ),
     "value": (
         lambda: (objects(), td.Scalar()) >> td.Metric("m"),
         TypeError,
-        "Metric 'm'.*expected a tensor type, saw: PyObjectType",
+        r"Metric 'm'> takes \(tensor, PyObject\), not TupleType",
     ),
     "three": (
         lambda: (td.Scalar(), td.Scalar(), objects()) >> td.Metric("m"),
         TypeError,
-        "metric tuple input must have 2 items",
+        r"expected a two-tuple of \(tensor, PyObject\) by <Metric",
     ),
     "shapes": (
         lambda: td.compile((by_sign([]), by_sign([2]))),

@@ -79,11 +79,11 @@ FAULTS: Faults = {
         TypeError,
         "cannot infer initial_state type from cell",
     ),
-    "no_tuple": (lambda: td.RNN(td.FC(3)), TypeError, "RNN cell must have tuple output type"),
+    "no_tuple": (lambda: td.RNN(td.FC(3)), TypeError, r"a two-tuple of \(output_elem, state\)"),
     "three": (
         lambda: td.RNN(td.Function(squares).set_output_type(([], [], []))),
         TypeError,
-        r"Expected a two-tuple of \(output_elem, state\)",
+        r"expected a two-tuple of \(output_elem, state\)",
     ),
     "vector": (
         lambda: td.Vector(2) >> td.RNN(td.Function(squares), array([0])),
@@ -108,22 +108,22 @@ FAULTS: Faults = {
     "input": (
         lambda: (numbers(), td.Scalar(), td.Scalar()) >> td.RNN(add(), None, True),
         TypeError,
-        r"Expected a two-tuple of \(input_sequence, state\)",
+        r"expected a two-tuple of \(input_sequence, state\)",
     ),
     "cell_input": (
         lambda: td.RNN(td.Function(torch.neg).set_input_type([2]), None, True),
         TypeError,
-        "RNN cell must take a tuple as input",
+        r"expected a two-tuple of \(input_elem, state\)",
     ),
     "cell_inputs": (
         lambda: td.RNN(td.Identity().set_input_type(([], [], [])), None, True),
         TypeError,
-        r"Expected a two-tuple of \(input_elem, state\)",
+        r"expected a two-tuple of \(input_elem, state\)",
     ),
     "cell_output": (
         lambda: numbers() >> td.RNN(add(), torch.zeros([])),
         TypeError,
-        "RNN cell must produce a tuple as output",
+        r"expected a two-tuple of \(output_elem, state\)",
     ),
     "no_cell": (lambda: td.RNNCell(nn.Linear(2, 2)), TypeError, "no recurrent cell"),  # type: ignore
 }

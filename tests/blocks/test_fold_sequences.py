@@ -120,12 +120,12 @@ FAULTS: Faults = {
     "fold_single": (
         lambda: td.Fold(neg().set_input_type([3]), td.Zeros([3])),
         TypeError,
-        "Fold: combine_block has non-tuple input_type",
+        r"expected a two-tuple of \(value, element\) by combine_block",
     ),
     "fold_triple": (
         lambda: td.Fold(td.Function(torch.addcmul).set_input_type(([], [], [])), td.Zeros([])),
         TypeError,
-        "Fold: combine_block input_type must be a 2-tuple",
+        r"expected a two-tuple of \(value, element\) by combine_block",
     ),
     "fold_endless": (
         lambda: td.Scalar() >> td.Broadcast() >> td.Fold(add(), td.Zeros([])),

@@ -349,6 +349,13 @@ def element_type_of(kind: ResultType, whose: object) -> ResultType:
     return kind[0]
 
 
+def pair_of(kind: ResultType, what: str) -> tuple[ResultType, ResultType]:
+    """The types of a pair; raises BlockTypeError, which says `what` it should be, for another."""
+    if not isinstance(kind, TupleType) or len(kind) != 2:
+        raise BlockTypeError(f"expected a two-tuple of {what}, saw: {kind}.")
+    return kind[0], kind[1]
+
+
 def refuse_endless(kind: ResultType, whose: object, what: str) -> None:
     """Raises BlockTypeError for an infinite sequence."""
     if isinstance(kind, BroadcastSequenceType):

@@ -22,6 +22,7 @@ from graphfold.blocks.inference.types import (
     TupleType,
     VoidType,
     in_dtype,
+    pair_of,
 )
 from graphfold.blocks.running.cells import field_of, from_rows
 from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS
@@ -86,12 +87,9 @@ class Metric(Primitive):
     def _input_found(self, kind: ResultType) -> None:
         if not isinstance(kind, TupleType):
             return
-        if len(kind) != 2:
-            raise BlockTypeError(f"metric tuple input must have 2 items: {kind} of {self}.")
-        if not isinstance(kind[0], TensorType):
-            raise BlockTypeError(f"{self} expected a tensor type, saw: {kind[0]}.")
-        if not isinstance(kind[1], PyObjectType):
-            raise BlockTypeError(f"{self} expected a pyobj type, saw: {kind[1]}.")
+        value, label = pair_of(kind, f"(tensor, PyObject) by {self}")
+        if not isinstance(value, TensorType) or not isinstance(label, PyObjectType):
+            raise BlockTypeError(f"{self} takes (tensor, PyObject), not {kind}.")
 
 
 @dataclass(frozen=True)
