@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import repeat
 
-import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -16,114 +14,9 @@ from graphfold import blocks as td
 P, V, scalar = td.PyObjectType(), td.VoidType(), td.TensorType(())
 
 
-def samples() -> list[td.ResultType]:
-    return [
-        td.VoidType(),
-        td.PyObjectType(),
-        td.TensorType((2, 3), "int64"),
-        td.TupleType(td.TensorType(()), td.TensorType((4,), "int32")),
-        td.SequenceType(td.TensorType((5,))),
-        td.BroadcastSequenceType(td.TensorType((5,))),
-    ]
-
-
-def test_types_are_shown_as_they_are_made() -> None:
-    assert [str(kind) for kind in samples()] == [
-        "VoidType()",
-        "PyObjectType()",
-        "TensorType((2, 3), 'int64')",
-        "TupleType(TensorType((), 'float32'), TensorType((4,), 'int32'))",
-        "SequenceType(TensorType((5,), 'float32'))",
-        "BroadcastSequenceType(TensorType((5,), 'float32'))",
-    ]
-
-
-def test_types_are_values() -> None:
-    assert samples() == samples()
-    assert len({*samples(), *samples()}) == 6
-    assert td.TensorType([2]) != td.TensorType([3])
-    assert td.TensorType([2]) != td.TensorType([2], "int32")
-    assert sorted(samples()) == sorted(samples(), key=repr)
-    kind = samples()[3]
-    assert tuple(kind) != kind
-
-
 def test_types_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         scalar.shape = (3,)  # type: ignore[misc]
-
-
-def test_arrays_of_a_type() -> None:
-    kind = td.TensorType((2, 3), "int32")
-    assert np.ones_like(kind).tolist() == [[1, 1, 1], [1, 1, 1]]
-    assert np.array(kind).dtype == np.int32
-
-
-def test_size() -> None:
-    assert td.TensorType((2, 3, 4)).size == 24
-    assert td.TensorType((2, 0)).size == 0
-    assert td.TupleType().size == 0
-    assert td.convert_to_type(([], 4, [])).size == 6
-    assert td.TupleType(scalar, td.SequenceType(scalar)).size is None
-    assert td.TupleType(V, scalar).size is None
-    assert P.size is None
-
-
-def test_tuple_types_are_sequences() -> None:
-    kind = td.TupleType(scalar, P)
-    assert len(kind) == 2
-    assert kind[0] == scalar
-    assert kind[:] == kind
-    assert kind[0:1] == td.TupleType(scalar)
-    nested = td.TupleType(td.TupleType(scalar), td.TupleType(P, td.TupleType(V, scalar)))
-    assert list(nested.terminal_types()) == [scalar, P, scalar]
-
-
-def test_flatten_and_unflatten_are_inverse() -> None:
-    kind = td.SequenceType(td.TupleType(td.SequenceType(td.TupleType(scalar, scalar)), scalar))
-    value = [([(1, 2), (3, 4)], 5), ([], 6)]
-    assert kind.flatten(value) == [1, 2, 3, 4, 5, 6]
-    like = [([(0, 0), (0, 0)], 0), ([], 0)]
-    assert kind.unflatten(iter(kind.flatten(value)), like) == value
-    empty = td.convert_to_type(([], (2, ()), ((),)))
-    assert empty.unflatten(iter([1, 2])) == (1, (2, ()), ((),))
-    endless = td.BroadcastSequenceType(td.SequenceType(scalar))
-    assert endless.flatten(repeat([1, 2])) == [1, 2]
-    assert next(endless.unflatten(iter([1, 2]), repeat([0, 0]))) == [1, 2]
-    assert V.flatten(None) == []
-
-
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
-        ([], scalar),
-        ([3], td.TensorType((3,))),
-        ([3, 4, "int64"], td.TensorType((3, 4), "int64")),
-        (["int64"], td.TensorType((), "int64")),
-        ("int64", td.TensorType((), "int64")),
-        (5, td.TensorType((5,))),
-        (torch.float64, td.TensorType((), "float64")),
-        ([2, torch.int8], td.TensorType((2,), "int8")),
-        (torch.Size([2]), td.TensorType((2,))),
-        ((), td.TupleType()),
-        (
-            ([2], ("int32", [])),
-            td.TupleType(td.TensorType([2]), td.TupleType(td.TensorType((), "int32"), scalar)),
-        ),
-        (P, P),
-    ],
-)
-def test_convert_to_type(given: object, kind: td.ResultType) -> None:
-    assert td.convert_to_type(given) == kind
-
-
-def test_python_objects_in_one_place_are_one() -> None:
-    assert td.canonicalize_type((P, P)) == P
-    assert td.canonicalize_type(((P, P), P)) == P
-    assert td.canonicalize_type(td.SequenceType(td.TupleType(P, P))) == P
-    assert td.canonicalize_type(td.BroadcastSequenceType(P)) == P
-    assert td.canonicalize_type(((P, P), [])) == td.TupleType(P, scalar)
-    assert td.canonicalize_type(()) == td.TupleType()
 
 
 def test_inference_goes_forward_and_backward() -> None:

@@ -5,69 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from block_checks import add, check, neg, same, times
+from block_checks import add, check, same, times
 from torch import nn
 
 from graphfold import blocks as td
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_a_diamond(backwards: bool) -> None:
-    scalar, double, triple, both = td.Scalar(), times(2), times(3), add()
-    children = [scalar, double, triple, both]
-    composition = td.Composition(children[::-1] if backwards else children)
-    composition.connect(both, composition.output)
-    composition.connect((double, triple), both)
-    composition.connect(scalar, triple)
-    composition.connect(scalar, double)
-    composition.connect(composition.input, scalar)
-    check(composition, 5, 25.0, 2)
-
-
-def test_scopes_within_scopes() -> None:
-    outer = td.Composition()
-    with outer.scope():
-        scalar = td.Scalar().reads(outer.input)
-        inner = td.Composition().reads(scalar)
-        with inner.scope():
-            inner.output.reads(times(2).reads(inner.input), times(3).reads(inner.input))
-        outer.output.reads(add().reads(inner))
-    check(outer, 1, 5.0, 2)
-
-
-def test_the_scope_outside_comes_back_after_an_error() -> None:
-    outer = td.Composition()
-    with outer.scope():
-        with pytest.raises(ZeroDivisionError), td.Composition().scope():
-            _ = 1 / 0
-        outer.output.reads(td.Scalar().reads(outer.input))
-    check(outer, 1, 1.0)
-
-
-def test_one_result_may_be_read_twice() -> None:
-    composition = td.Composition()
-    with composition.scope():
-        scalar = td.Scalar("int32").reads(composition.input)
-        composition.output.reads(scalar, scalar)
-    check(composition, 3, (3, 3))
-
-
-def test_outputs_by_slice() -> None:
-    composition = td.Composition().set_input_type(td.VoidType())
-    with composition.scope():
-        all_of = td.AllOf(*[np.array(i, "float32") for i in range(5)]).reads(composition.input)
-        composition.output.reads(add().reads(all_of[1:-1:2]))
-    check(composition, None, 4.0)
-
-
-def test_an_item_of_the_input() -> None:
-    first = td.Composition()
-    with first.scope():
-        first.output.reads(first.input[0])
-    check((td.Scalar("int32"), td.Scalar()) >> first, (42, 0.0), 42)
 
 
 def test_outputs_of_a_record_by_key() -> None:
@@ -77,25 +20,6 @@ def test_outputs_of_a_record_by_key() -> None:
         pair = times(2).reads(record["a"]), times(3).reads(record["b"])
         composition.output.reads(add().reads(*pair))
     check(composition, {"a": 1.0, "b": 5.0}, 17.0)
-
-
-def test_python_objects_are_read_as_a_tuple() -> None:
-    composition = td.Composition()
-    with composition.scope():
-        first = td.GetItem(0).reads(composition.input)
-        second = td.GetItem(1).reads(composition.input)
-        joined = td.InputTransform(lambda pair: pair[0] + pair[1]).reads(first, second)
-        composition.output.reads(td.Scalar().reads(joined))
-    check(composition, (3, 4), 7.0)
-
-
-def test_metrics_need_no_reader() -> None:
-    composition = td.Composition()
-    with composition.scope():
-        scalar = td.Scalar().reads(composition.input)
-        td.Metric("foo").reads(neg().reads(scalar))
-        composition.output.reads(scalar)
-    check(composition, 42, (42.0, {"foo": [-42.0]}), 2)
 
 
 def test_blocks_are_called_as_often_as_need_be() -> None:
