@@ -26,8 +26,8 @@ PACKAGE = Path(__file__).parents[1] / "graphfold"
 HOMES = {
     "rdkit": ("datasets/molecules", "datasets/readers/smiles.py", "datasets/corpora/chembl.py"),
     "lightning": (),
-    "hydra": ("training", "studies", "commands/train.py"),
-    "omegaconf": ("training", "studies", "commands/train.py"),
+    "hydra": ("training", "search.py", "commands/train.py"),
+    "omegaconf": ("training", "commands/train.py"),
     "torch_scatter": ("batching",),
     "torch_geometric": ("dag/exchange.py", "dag/hetero.py", "bench"),
 }

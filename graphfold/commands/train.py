@@ -165,9 +165,9 @@ class TrainingJob:
         return train_command(composed, trusted, self.said, data)
 
     def _one_of_several(self, config: DictConfig, hydra: DictConfig, folder: Path) -> float | None:
-        from graphfold.studies.sweep import record_run
         from graphfold.training.process.launch import is_first
         from graphfold.training.process.quiet import readable_warnings
+        from graphfold.training.run.sweep import record_run
 
         is_here = self.process == os.getpid()
         with nullcontext() if is_here else readable_warnings(self.debug):
@@ -220,11 +220,12 @@ def _sweep(job: TrainingJob, sources: Sources) -> int:
     the end there is a table of all runs, with means and deviations.
     """
     with loading():
-        from graphfold.studies.sweep import report_sweep
         from graphfold.training.config.compose import readable, sweep_folder
         from graphfold.training.process.quiet import printing_once, warnings_once
+        from graphfold.training.run.sweep import begin_sweep, report_sweep
 
     folder, words = sweep_folder(job.overrides, sources)
+    begin_sweep(folder)
     error = None
     with warnings_once(), printing_once(), readable():
         try:

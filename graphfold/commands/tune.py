@@ -29,6 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains the trials; prints the best one."""
     with loading():
-        from graphfold.studies.tune import tune_command
+        from graphfold.search import tune_command
 
     return tune_command(args.overrides, args.config_dir)

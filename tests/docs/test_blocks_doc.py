@@ -128,9 +128,10 @@ def test_the_sentiment_model_is_short() -> None:
 
 
 def test_every_example_is_listed() -> None:
-    """Those that are about no block stand on the pages about serving and trees."""
+    """Those that are about no block stand on other pages."""
     pages = section("Examples") + "".join(
-        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("serving.md", "trees.md")
+        (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for name in ("molecules", "serving", "trees")
     )
     listed = set(re.findall(r"\]\(\.\./examples/(\w+)\.py\)", pages))
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))

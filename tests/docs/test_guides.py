@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from training.tiny_runs import run
 
+from graphfold.training.config.compose import Sources, sweep_folder
+
 DOCS = Path(__file__).parents[2] / "docs"
 #: The pages, and how many files each makes.
 PAGES = {"first_steps": 0, "molecules": 3, "trees": 5}
@@ -36,6 +38,9 @@ def commands(block: str) -> list[list[str]]:
 
 
 def run_command(words: list[str], folder: Path) -> None:
+    if "-m" in words:  # what is swept is composed
+        sweep_folder([word for word in words[1:] if word != "-m"], Sources())
+        return
     if words[0] == "train" and not any(word.startswith("data.path=") for word in words):
         words = [word for word in words if word not in ("--cfg", "job")] + ["--cfg", "job"]
     elif words[0] in ("train", "tune") and not any(word.startswith("resume=") for word in words):

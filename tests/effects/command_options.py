@@ -183,7 +183,7 @@ def _(lab, option):
         assert "My experiment." in ok(lab, "list", "--config-dir", folder)
         return
     assert "mine" in refused(lab, command, *words[command])
-    with mock.patch("graphfold.studies.tune_study.run_trial", return_value=1.0):
+    with mock.patch("graphfold.search.start_run", return_value=mock.Mock(get=lambda _: 1.0)):
         ok(lab, command, *words[command], "--config-dir", folder)
 
 

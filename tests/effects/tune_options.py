@@ -28,7 +28,7 @@ def searched(lab: Lab, folder: Path, *words: str) -> list[optuna.trial.FrozenTri
         return {"val/rmse": float(pruner.trial.number)}
 
     own = [*lab.base("molecules"), f"hydra.run.dir={folder}", "tune.trials=6"]
-    with mock.patch("graphfold.studies.tune.start_run", start_run):
+    with mock.patch("graphfold.search.start_run", start_run):
         code, _, errors = lab.command("tune", *own, *words)
     assert code == 0, errors
     if any(word.startswith("tune.storage") for word in words):
@@ -79,7 +79,6 @@ def _(lab, tmp_path):
 def _(lab, tmp_path):
     words = [FEW, "tune.pruner.n_startup_trials=2", "tune.pruner.n_warmup_steps=3"]
     stopped = [trial.last_step for trial in searched(lab, tmp_path / "a", *words)]
-    assert stopped == [6, 6, 4, 4, 4, 4]
-    none = ["tune.pruner={_target_: optuna.pruners.NopPruner}"]
-    never = [trial.last_step for trial in searched(lab, tmp_path / "b", FEW, *none)]
+    assert stopped == [6, 6, 3, 3, 3, 3]
+    never = [trial.last_step for trial in searched(lab, tmp_path / "b", FEW, "tune.pruner=null")]
     assert never == [6] * 6

@@ -55,6 +55,12 @@ def record_run(hydra: DictConfig, folder: Path | None) -> float | None:
     return None if folder is None else record["metrics"].get(record["monitor"])
 
 
+def begin_sweep(folder: Path) -> None:
+    """Forgets the runs of a sweep that was killed in the folder."""
+    if is_first():
+        shutil.rmtree(folder / RECORDS, ignore_errors=True)
+
+
 def report_sweep(folder: Path) -> bool:
     """Prints the table of a sweep and writes sweep.csv; returns whether a run failed."""
     if not is_first():

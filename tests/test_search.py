@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from training.tiny_runs import QUICK, read_json, run, write_molecules
 
+from graphfold import search
 from graphfold.errors import DataError
-from graphfold.studies import tune
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.run.run_folder import RunFolder
 
@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[TrainingConfig
         ) -> dict[str, float]:
             return {"val/rmse": result(config)}
 
-        monkeypatch.setattr(tune, "start_run", start_run)
+        monkeypatch.setattr(search, "start_run", start_run)
 
     return use
 
@@ -75,16 +75,16 @@ def test_a_search_goes_on_and_leaves_failed_trials_behind(
 
     calls: list[float] = []
     quick(result)
-    search = words(tmp_path, "optimizer.lr=interval(0.1,0.9)", "tune.trials=5")
-    assert run("tune", *search) == 1
+    command = words(tmp_path, "optimizer.lr=interval(0.1,0.9)", "tune.trials=5")
+    assert run("tune", *command) == 1
     assert "goes on with the same words and hydra.run.dir=" in capsys.readouterr().err
-    assert run("tune", *search) == 0
+    assert run("tune", *command) == 0
     states = [trial.state.name for trial in study_of(tmp_path).trials]
     assert states == ["FAIL", "COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     assert len({*calls}) == 5
-    assert run("tune", *search) == 0
+    assert run("tune", *command) == 0
     assert len(calls) == 5
-    assert run("tune", *search, "model.depth=1,2") == 2
+    assert run("tune", *command, "model.depth=1,2") == 2
     assert "holds a search over optimizer.lr=interval(0.1,0.9)" in capsys.readouterr().err
 
 
@@ -108,7 +108,7 @@ def test_no_trial_at_all_is_a_failure(
         ("model=gcn,dmpn", "no model 'dmpn'. Did you mean 'dmpnn'"),
         ("optimizer.lr=0.1,fast", "optimizer.lr is 'fast'"),
         ("tune=molecule", "no tune 'molecule'. Did you mean 'molecules'"),
-        ("tune.space=[seed=1]", "tune.space: ['seed=1'] has no values"),
+        ("tune.space=['seed=1']", "tune.space: ['seed=1'] has no values"),
         ("resume=x", "goes on when it is started again with the same words"),
         ("tune.storage=nowhere", "nowhere: Optuna cannot use it"),
     ],

@@ -36,6 +36,9 @@ from graphfold.training.run.run_folder import RunFolder
 if TYPE_CHECKING:
     import optuna
 
+#: Overrides of the search itself, not of its trials.
+_OWN = ("tune.", "tune=", "hydra.")
+
 #: The names in the folder of a search.
 STUDY, TRIALS = "study.log", "trials"
 
@@ -62,7 +65,7 @@ class Search:
         """The config of a trial with these values."""
         return compose([*self.words, *own], self.config_dir).config
 
-    def values(self, trial: optuna.Trial) -> list[str]:
+    def values(self, trial: optuna.trial.BaseTrial) -> list[str]:
         """The overrides of a trial."""
         return [_suggest(trial, override) for override in self.space]
 
@@ -93,7 +96,7 @@ def tune_command(overrides: Sequence[str], config_dir: Path | None = None) -> in
     monitor, mode = _choose_monitor(search.config())
     search.folder.mkdir(parents=True, exist_ok=True)
     refuse_links(search.folder, (STUDY, TRIALS))
-    study = _open(search, "minimize" if mode == "min" else "maximize")
+    study = _open(search, mode)
     print(
         f"searching in {search.folder}: {search.settings['trials']} trials, {monitor}", flush=True
     )
@@ -122,7 +125,7 @@ def _read(overrides: Sequence[str], config_dir: Path | None) -> Search:
         single, space = split_sweeping([str(word) for word in settings["space"]], sources)
         if single or not space:
             raise ConfigError(f"tune.space: {single or 'nothing'} has no values. Write KEY=A,B.")
-    words = [word for word in words if not word.lstrip("+~").startswith(("tune", "hydra."))]
+    words = [word for word in words if not word.lstrip("+~").startswith(_OWN)]
     return Search(composed.folder, settings, words, space, config_dir)
 
 
@@ -134,15 +137,17 @@ def _extremes(override: Override) -> list[str]:
     return [*override.sweep_string_iterator()]
 
 
-def _suggest(trial: optuna.Trial, override: Override) -> str:
+def _suggest(trial: optuna.trial.BaseTrial, override: Override) -> str:
     """An override with one of its values; a range between whole numbers has such alone."""
     key, value = override.get_key_element(), override.value()
     if not isinstance(value, IntervalSweep):
         return f"{key}={trial.suggest_categorical(key, _extremes(override))}"
-    ends, log = (value.start, value.end), "log" in value.tags
-    if all(isinstance(end, int) for end in ends):
-        return f"{key}={trial.suggest_int(key, *ends, log=log)}"
-    return f"{key}={trial.suggest_float(key, *ends, log=log)!r}"
+    low, high, log = value.start, value.end, "log" in value.tags
+    assert low is not None
+    assert high is not None
+    if isinstance(low, int) and isinstance(high, int):
+        return f"{key}={trial.suggest_int(key, low, high, log=log)}"
+    return f"{key}={trial.suggest_float(key, low, high, log=log)!r}"
 
 
 def _choose_monitor(config: TrainingConfig) -> tuple[str, str]:
@@ -157,7 +162,7 @@ def _choose_monitor(config: TrainingConfig) -> tuple[str, str]:
     return loop.monitor, loop.mode
 
 
-def _open(search: Search, direction: str) -> optuna.Study:
+def _open(search: Search, mode: str) -> optuna.Study:
     """The study in its storage, or a new one."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -168,9 +173,9 @@ def _open(search: Search, direction: str) -> optuna.Study:
         study = optuna.create_study(
             storage=settings["storage"] or optuna.storages.JournalStorage(JournalFileBackend(file)),
             sampler=instantiate(settings["sampler"], "tune.sampler"),
-            pruner=instantiate(settings["pruner"], "tune.pruner"),
+            pruner=instantiate(settings["pruner"], "tune.pruner") or optuna.pruners.NopPruner(),
             study_name=settings["study"],
-            direction=direction,
+            direction="minimize" if mode == "min" else "maximize",
             load_if_exists=True,
         )
         before = study.user_attrs.get("space", space)

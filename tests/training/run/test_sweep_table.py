@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from training.tiny_runs import QUICK, read_json, run, write_molecules
 
-from graphfold.studies.sweep import RECORDS, report_sweep
+from graphfold.training.run.sweep import RECORDS, report_sweep
 
 
 def table(folder: Path, *runs: tuple[str, float | None]) -> list[dict[str, str]]:

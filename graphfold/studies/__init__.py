@@ -1,1 +1,0 @@
-"""Studies: several runs, compared, tuned or swept."""
