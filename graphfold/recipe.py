@@ -44,7 +44,6 @@ from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.model import decide
 from graphfold.training.config.overrides import in_hydras_grammar
-from graphfold.training.config.stored_config import upgraded
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
@@ -154,7 +153,7 @@ def train(
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
         if folder is None:
             raise ConfigError("a whole config does not say where the run goes. Give a folder.")
-        composed = Composed(TrainingConfig.of(upgraded(config)), Path(folder))
+        composed = Composed(TrainingConfig.of(config), Path(folder))
     else:
         words = config
         if isinstance(config, Mapping):
@@ -306,8 +305,6 @@ def resume_run(
             return finish(config, folder, data, trusted)
         if is_first():
             folder.write_config(config)
-        # The same metric as before, whatever this version would choose.
-        config = config.changed({"monitor": begun[0].config.get("monitor")})
         loggers = fit_members(decide(config, data), folder, data, callbacks, more_epochs=more)
         return finish(config, folder, data, trusted, loggers)
 

@@ -140,8 +140,7 @@ class DataModule:
         else:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
-            spec = FeatureSpec.from_dict(state["spec"]).with_classes_of(dag.schema)
-            self.spec = spec
+            self.spec = FeatureSpec.from_dict(state["spec"])
             self.spec.check_targets(dag.schema)
         self._dags = dag, self._encode(dag)
         self._is_prepared = True

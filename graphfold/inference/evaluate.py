@@ -49,7 +49,6 @@ from graphfold.training.process.process import (
     prepare_process,
     restore_generators,
 )
-from graphfold.training.run.checkpoint import DEVIATIONS
 from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel, coverage
 from graphfold.training.scoring import (
@@ -85,9 +84,8 @@ def calibrate(
     settings, checkpoint = trained.config.calibration, trained.checkpoint
     if settings.method == "none" or not len(data.split.val):
         return trained, None
-    if checkpoint.calibration or checkpoint.schema_number < DEVIATIONS:
-        number = max(checkpoint.schema_number, DEVIATIONS)
-        checkpoint = replace(checkpoint, calibration={}, schema_number=number)
+    if checkpoint.calibration:
+        checkpoint = replace(checkpoint, calibration={})
         write_bytes(path, checkpoint.encode())
         trained = replace(trained, checkpoint=checkpoint, calibration=None)
     rows = trained.score(data, "val")

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import csv
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from training.tiny_runs import MOLECULES, read_json, run, train
-
-import graphfold
-from graphfold.datasets.readers.spec import make_adapter
-from graphfold.errors import ConfigError
-from graphfold.training.run.checkpoint import Checkpoint
 
 reference = pytest.importorskip("sklearn.metrics")
 
@@ -175,54 +168,6 @@ def test_wrong_positive_classes_are_refused(
     words += ["data.task=classification", f"data.cache_dir={home}/cache", *more]
     assert run("train", *words, f"hydra.run.dir={home}/refused") == 2
     assert message in capsys.readouterr().err
-
-
-def as_an_earlier_version_wrote(path: Path) -> None:
-    """Takes from a checkpoint the names of classes and the task that its schema holds."""
-    checkpoint = Checkpoint.load(path)
-    columns = checkpoint.spec["source"]["graph_targets"]
-    assert columns[0]["names"]
-    for column in columns:
-        del column["names"], column["task"]
-    path.write_bytes(replace(checkpoint, schema_number=2).encode())
-
-
-def test_a_run_of_an_earlier_version_has_the_names_of_its_adapter(
-    several: Path, home: Path, tmp_path: Path
-) -> None:
-    """They stood among the options of the adapter, which a checkpoint holds today, too."""
-    old = Path(shutil.copytree(several, tmp_path / "old"))
-    for name in ("best", "last"):
-        as_an_earlier_version_wrote(old / "checkpoints" / f"{name}.ckpt")
-    items = [row["smiles"] for row in read(home / "m.csv")[:3]]
-    wanted = graphfold.load(several).predict(items)
-    assert set(wanted[0]["probabilities"]["kind"]) == {"allowed", "blocked"}
-    assert graphfold.load(old).predict(items) == wanted
-    metrics = read_json(old / "metrics.json")
-    assert run("train", f"resume={old}") == 0
-    assert read_json(old / "metrics.json") == metrics
-
-    # Last of all it is trained on: the file that it writes then has them itself.
-    assert run("train", f"resume={old}", "trainer.max_epochs=2") == 0
-    columns = Checkpoint.load(old / "checkpoints" / "last.ckpt").spec["source"]["graph_targets"]
-    assert [column["names"] for column in columns] == [["allowed", "blocked"], ["1", "0"], []]
-    assert {column["task"] for column in columns} == {"classification"}
-
-
-def test_an_adapter_that_holds_names_where_nobody_reads_them_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = [
-        "from graphfold.datasets.readers.listops import ListOpsAdapter",
-        "class Grades(ListOpsAdapter):",
-        "    class_names = {'answer': list('abcdefghij')}",
-    ]
-    (tmp_path / "grades_of_old.py").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"sets class_names, which nothing reads. .* names=\.\.\."
-    ):
-        make_adapter("grades_of_old.Grades")
 
 
 def test_classes_of_a_trained_model_keep_their_order(

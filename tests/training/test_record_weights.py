@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,14 +271,3 @@ def test_other_data_need_neither_weights_nor_parts(
     assert read_json(tmp_path / "0.json") == read_json(tmp_path / "1.json")
     rows = [[*csv.DictReader((tmp_path / f"{n}.csv").read_text().splitlines())] for n in (0, 1)]
     assert [row["y_pred"] for row in rows[0]] == [row["y_pred"] for row in rows[1]]
-
-
-def test_a_run_that_took_weights_for_inputs_is_refused(
-    ensembles: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = Checkpoint.load(ensembles[0] / "checkpoints" / "best.ckpt")
-    inputs = {"record_weight": {"mean": [1.0], "std": [0.0]}}
-    old = replace(checkpoint, spec={**checkpoint.spec, "inputs": inputs})
-    (tmp_path / "old.ckpt").write_bytes(old.encode())
-    assert run("predict", tmp_path / "old.ckpt", "x.csv") == 2
-    assert "took the weights of data.weight_column for an input" in capsys.readouterr().err

@@ -142,22 +142,6 @@ def test_far_from_training_an_ensemble_is_unsure_and_says_that_it_stands_at_a_li
 LIMITED = ("pred", "limit", "std", "lower", "upper")
 
 
-def test_a_run_of_an_earlier_version_predicts_as_it_did(ensemble: Path, tmp_path: Path) -> None:
-    """Its deviations have all members in the divisor, its intervals are in the target's unit."""
-    new = Checkpoint.load(ensemble / "checkpoints" / "best.ckpt")
-    state = {"level": 0.9, "count": 15, "quantile": torch.tensor([2.0])}
-    old = replace(new, schema_number=1, calibration={**state, "smoothing": torch.tensor([0.5])})
-    path = tmp_path / "old.ckpt"
-    path.write_bytes(old.encode())
-    assert Checkpoint.load(path).schema_number == 1
-    (told,) = graphfold.load(path).predict(["CCO"])
-    files = [ensemble / "members" / str(n) / "checkpoints" / "best.ckpt" for n in (1, 2, 3)]
-    each = torch.tensor([graphfold.load(file).predict(["CCO"])[0]["prediction"] for file in files])
-    std = float(each.std(correction=0))
-    assert told["std"] == pytest.approx(std, rel=1e-4)
-    assert told["upper"] - told["prediction"] == pytest.approx(2 * (std + 0.5), rel=1e-4)
-
-
 def test_a_calibrated_checkpoint_needs_no_other_file(
     home: Path, single: Path, tmp_path: Path
 ) -> None:
@@ -167,8 +151,7 @@ def test_a_calibrated_checkpoint_needs_no_other_file(
     assert graphfold.load(alone).predict(["CCO"]) == whole
     assert whole[0]["lower"] < whole[0]["prediction"] < whole[0]["upper"]
     checkpoint = Checkpoint.load(alone)
-    earlier = replace(checkpoint, calibration={})  # as earlier versions wrote it
-    alone.write_bytes(earlier.encode())
+    alone.write_bytes(replace(checkpoint, calibration={}).encode())
     parts = {"line", "prediction", "limit", "reason"}
     assert set(graphfold.load(alone).predict(["CCO"])[0]) == parts
 

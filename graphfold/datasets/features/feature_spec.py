@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
-from graphfold.dag.schema import RECORD_WEIGHT
 from graphfold.datasets.features.scalers import InputScaler, Scaler, fit_input_scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import UNKNOWN, Vocabulary, count_codes, vocabulary_of
 from graphfold.datasets.words.word_features import WordFeatures
@@ -286,21 +285,14 @@ class FeatureSpec:
 
         Raises:
             DataError: if it describes none.
-            SchemaError: for a spec of versions that scaled weights of records and showed them to
-                models.
         """
         try:
-            if RECORD_WEIGHT in data.get("inputs", {}):
-                raise SchemaError(
-                    "the model was trained by a version of graphfold that took the weights of "
-                    "data.weight_column for an input, so its predictions are wrong. Train it again."
-                )
             return FeatureSpec(
                 Schema.from_dict(data["source"]),
                 {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
                 {name: Scaler(**values) for name, values in data["scalers"].items()},
-                {name: InputScaler.from_dict(v) for name, v in data.get("inputs", {}).items()},
-                WordFeatures.from_dict(data["words"]) if data.get("words") else None,
+                {name: InputScaler.from_dict(v) for name, v in data["inputs"].items()},
+                WordFeatures.from_dict(data["words"]) if data["words"] else None,
             )
         except GraphfoldError:
             raise
@@ -309,29 +301,6 @@ class FeatureSpec:
                 f"the feature spec of the run cannot be read ({first_line(error)}). Restore its "
                 "files, or train again."
             ) from error
-
-    def with_classes_of(self, schema: Schema) -> FeatureSpec:
-        """The same; targets without names of classes, or a task, get those of the same data.
-
-        Specs of earlier versions have neither.
-        """
-        others = {(level, column.name): column for level, column in _targets(schema)}
-
-        def complete(level: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-            pairs = [(column, others.get((level, column.name), column)) for column in columns]
-            return tuple(
-                replace(own, names=own.names or other.names, task=own.task or other.task)
-                if own.size == other.size
-                else own
-                for own, other in pairs
-            )
-
-        source = replace(
-            self.source,
-            graph_targets=complete("graph", self.source.graph_targets),
-            node_targets=complete("node", self.source.node_targets),
-        )
-        return replace(self, source=source)
 
     def check_classes(self, schema: Schema) -> None:
         """Refuses an adapter that gives the classes of a target other codes than training did.

@@ -79,18 +79,13 @@ class Split:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Split:
-        """The split that `to_dict` (or JSON of it) describes; earlier ones list record numbers.
+        """The split that `to_dict` (or JSON of it) describes.
 
         Raises:
             DataError: if it describes none.
         """
         try:
-            if "parts" in data:
-                train, val, test = _of_digits(data["parts"])
-            else:
-                train, val, test = (
-                    torch.tensor(data[name], dtype=torch.int64).view(-1) for name in PARTS
-                )
+            train, val, test = _of_digits(data["parts"])
             files = tuple(FileState(**state) for state in data["files"])
             return Split(train, val, test, data["method"], files, tuple(data["notes"]))
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:

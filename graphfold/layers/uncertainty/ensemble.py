@@ -24,7 +24,7 @@ _WITH_DEVIATION = ("regression", "binary", "multiclass")
 _SEED = 0
 
 
-def mixture(members: Sequence[Predicted], task: str, correction: int = 1) -> Predicted:
+def mixture(members: Sequence[Predicted], task: str) -> Predicted:
     """The mean over members, of values or of probabilities, and their standard deviation.
 
     The deviation is that of the mixture of the members, Lakshminarayanan et al. (2017),
@@ -42,15 +42,13 @@ def mixture(members: Sequence[Predicted], task: str, correction: int = 1) -> Pre
     Args:
         members: the predictions of each member, or of each run of one, for the same rows.
         task: that of the head.
-        correction: what is taken from M: 1, or 0 as earlier versions did.
     """
     parts = {n: torch.stack([m.parts[n] for m in members]).mean(0) for n in members[0].parts}
     value = torch.stack([member.value for member in members]).mean(0)
     if task not in _WITH_DEVIATION:
         return Predicted(value, parts)
     each = torch.stack([member.unlimited for member in members])
-    correction = min(correction, len(members) - 1)  # one member is at no distance
-    variance = each.var(0, correction=correction)
+    variance = each.var(0, correction=min(1, len(members) - 1))  # one member is at no distance
     if "std" in parts:
         own = torch.stack([member.parts["std"] for member in members])
         variance = variance + own.square().mean(0)
@@ -70,7 +68,6 @@ class Ensemble(Model):
     Args:
         members: the models.
         num_samples: how often all of them are run with dropout; 0 for once, without.
-        correction: see `mixture`.
 
     Shape:
         returns: [num_rows, num_members, ...] raw outputs, or [num_rows, num_samples, num_members,
@@ -80,11 +77,10 @@ class Ensemble(Model):
         ConfigError: if there are to be samples, and nothing in the models drops out.
     """
 
-    def __init__(self, members: Sequence[Model], num_samples: int = 0, correction: int = 1) -> None:
+    def __init__(self, members: Sequence[Model], num_samples: int = 0) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.num_samples = num_samples
-        self.correction = correction
         self.draws = num_samples > 0
         if num_samples and not self._dropouts():
             raise ConfigError(
@@ -154,7 +150,7 @@ class Ensemble(Model):
         if not self.num_samples:
             return self._predict_once(raw)
         samples = [self._predict_once(own) for own in raw.unbind(1)]
-        return mixture(samples, self.models[0].head.task, self.correction)
+        return mixture(samples, self.models[0].head.task)
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         """[num_rows] the means of the losses of the members, and of the samples."""
@@ -167,7 +163,7 @@ class Ensemble(Model):
         each = [member.predict(own) for member, own in pairs]
         if self.num_samples and len(each) == 1:
             return each[0]  # the samples are what is averaged
-        return mixture(each, self.models[0].head.task, self.correction)
+        return mixture(each, self.models[0].head.task)
 
     def _losses_once(self, raw: Tensor, targets: Tensor) -> Tensor:
         pairs = zip(self.models, raw.unbind(1), strict=True)

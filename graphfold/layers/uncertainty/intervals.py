@@ -45,8 +45,7 @@ class Intervals:
         head: the head of the model.
         state: what `state` gave: `level`; `count`, how many records it was fitted on; and for each
             target, [num_targets] each, `counts` of them, q as `quantile`, m as `smoothing`, and the
-            factor as `std_scale`. States of earlier versions have neither `counts` nor `std_scale`:
-            their deviations are as they are, and their intervals are in the targets' units.
+            factor as `std_scale`.
 
     Attributes:
         task: that of the metrics which judge the intervals.
@@ -60,12 +59,10 @@ class Intervals:
         self.head = head
         self.level = float(state["level"])
         self.count = int(state["count"])
-        self.is_earlier = "std_scale" not in state
-        each = torch.ones(len(head.targets))
-        self.counts: Tensor = state.get("counts", each.long() * self.count)
+        self.counts: Tensor = state["counts"]
         self.quantile: Tensor = state["quantile"]
         self.smoothing: Tensor = state["smoothing"]
-        self.std_scale: Tensor = state.get("std_scale", each)
+        self.std_scale: Tensor = state["std_scale"]
 
     @staticmethod
     def fit(head: Head, level: float, predicted: Predicted, targets: Tensor) -> Intervals:
@@ -107,9 +104,7 @@ class Intervals:
         """Plain values and tensors."""
         facts = {"level": self.level, "count": self.count}
         tensors = {"quantile": self.quantile, "smoothing": self.smoothing}
-        if not self.is_earlier:
-            tensors |= {"std_scale": self.std_scale, "counts": self.counts}
-        return facts | tensors
+        return facts | tensors | {"std_scale": self.std_scale, "counts": self.counts}
 
     @property
     def description(self) -> str:
@@ -118,7 +113,7 @@ class Intervals:
         there = self.quantile.isfinite().tolist()
         absent = [name for name, has in zip(self.head.targets, there, strict=True) if not has]
         sentence += f"; too few of them for {', '.join(absent)}" if absent else ""
-        if "std" in (*self.head.parts, *self.head.added) and not self.is_earlier:
+        if "std" in (*self.head.parts, *self.head.added):
             factors = ", ".join(f"{factor:.3g}" for factor in self.std_scale.tolist())
             sentence += f"; deviations, times {factors}, are as large as the errors there"
         return sentence
@@ -128,14 +123,11 @@ class Intervals:
         value = predicted.value
         width = self.quantile.to(value) * self._scale(predicted)
         lower, upper = self._learned_ends(predicted)
-        if self.is_earlier:
-            lower, upper = lower - width, upper + width
-        else:
-            # The record whose score is q is inside, whatever its last digit.
-            width = width + _LAST_DIGITS * (width.abs() + self.head.learned(value).abs())
-            least, most = self.head.possible
-            lower = self.head.from_learned(lower - width).clamp(min=least)
-            upper = self.head.from_learned(upper + width).clamp(max=most)
+        # The record whose score is q is inside, whatever its last digit.
+        width = width + _LAST_DIGITS * (width.abs() + self.head.learned(value).abs())
+        least, most = self.head.possible
+        lower = self.head.from_learned(lower - width).clamp(min=least)
+        upper = self.head.from_learned(upper + width).clamp(max=most)
         absent = self.quantile.isinf().to(value.device)
         lower = torch.minimum(lower, value).masked_fill(absent, -math.inf)
         upper = torch.maximum(upper, value).masked_fill(absent, math.inf)
@@ -147,8 +139,6 @@ class Intervals:
     def _learned_ends(self, predicted: Predicted) -> tuple[Tensor, Tensor]:
         """The model's own interval, as learnt; from the prediction to itself if it has none."""
         lower, upper = (predicted.parts.get(name, predicted.value) for name in self.adds)
-        if self.is_earlier:
-            return lower, upper
         return self.head.learned(lower), self.head.learned(upper)
 
     def _scale(self, predicted: Predicted) -> Tensor:
@@ -163,7 +153,7 @@ class Intervals:
         if "std" not in predicted.parts:
             return None
         std = predicted.parts["std"] * self.std_scale.to(predicted.value)
-        return std if self.is_earlier else self.head.learned_deviation(predicted.value, std)
+        return self.head.learned_deviation(predicted.value, std)
 
 
 def _each_target(

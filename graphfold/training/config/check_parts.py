@@ -15,7 +15,6 @@ from graphfold.errors import ConfigError, GraphfoldError, RecordError
 from graphfold.metrics.registry import find_metric
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
-from graphfold.training.config.from_lightning import foreign_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
 from graphfold.training.config.model import AUTO, absent_options, own_options
 from graphfold.training.config.overrides import adapter_name
@@ -54,9 +53,7 @@ def check_parts(config: TrainingConfig) -> DataModule:
 def _trainer_faults(config: TrainingConfig) -> Iterator[str]:
     """The faults of the trainer beside the values of its options."""
     node = {"_target_": "graphfold.training.Trainer", **config.mapping["trainer"]}
-    yield from foreign_options(node)
-    known = {key: value for key, value in node.items() if not [*foreign_options([key])]}
-    faults = check_targets(known, "trainer")
+    faults = check_targets(node, "trainer")
     yield from faults
     if not faults and find_target(node["_target_"], "trainer") is not Trainer:
         yield "trainer._target_ must be graphfold.training.Trainer. Leave it out."

@@ -23,7 +23,6 @@ from omegaconf.errors import OmegaConfBaseException
 from graphfold.errors import ConfigError
 from graphfold.options import refuse_address
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.from_lightning import with_own_loop
 from graphfold.training.config.overrides import (
     Groups,
     check_keys,
@@ -160,7 +159,7 @@ def finish(
     plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
-    mapping = with_own_loop({**optional, **{str(key): value for key, value in plain.items()}})
+    mapping = {**optional, **{str(key): value for key, value in plain.items()}}
     config = TrainingConfig.of(mapping)
     start = Path(hydra.runtime.cwd)  # with hydra.job.chdir it is no longer the current folder
     places = {f"data.{key}": config.data.get(key) for key in ("path", "root", "cache_dir")}

@@ -1,20 +1,20 @@
 """TrainingConfig: the configuration of a run, checked whole and read once.
 
 Whatever a config comes from, it is read here: what Hydra composed (`compose`), a mapping that a
-user gives to `graphfold.train`, or the config of a stored run (`read_stored_config`). Keys that
-earlier runs lack have their defaults here, and nowhere else. torch is not loaded for it.
+user gives to `graphfold.train`, or the config of a stored run. torch is not loaded for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import yaml
 
 from graphfold.datasets.settings import DataSettings, setting_faults
-from graphfold.errors import ConfigError
+from graphfold.errors import CheckpointError, ConfigError
 from graphfold.options import (
     From0,
     From1,
@@ -69,7 +69,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """The config group `calibration`; that of earlier runs is absent, and they have none.
+    """The config group `calibration`.
 
     Args:
         method: "auto": conformal intervals for numbers of whole graphs, nothing for classes;
@@ -133,6 +133,33 @@ class TrainingConfig:
             raise ConfigError("\n".join(dict.fromkeys(faults)))  # "???" is seen twice
         read, settings = make_section(TrainingConfig, _known(mapping)), mapping["data"]
         return replace(read, settings=DataSettings.of(settings), mapping=mapping)
+
+    @staticmethod
+    def stored(mapping: Mapping[str, Any], path: Path) -> TrainingConfig:
+        """The configuration that a run folder or a checkpoint holds, for use on this machine.
+
+        It does not say where files are written here (`data.cache_dir`), nor that cells must be
+        compiled (`model.fuse: true`).
+
+        Args:
+            mapping: what the file holds.
+            path: the file, for messages.
+
+        Raises:
+            CheckpointError: naming the file, and the key that is absent or has no such value.
+        """
+        mapping = dict(mapping)
+        if isinstance(mapping.get("data"), Mapping):
+            mapping["data"] = {**mapping["data"], "cache_dir": None}
+        model = mapping.get("model")
+        if isinstance(model, Mapping) and model.get("fuse") is True:
+            mapping["model"] = {**model, "fuse": None}
+        try:
+            return TrainingConfig.of(mapping)
+        except ConfigError as error:
+            raise CheckpointError(
+                f"{path}: {error.message} Restore the file, or train again.", path=str(path)
+            ) from error
 
     def changed(self, values: Mapping[str, Any]) -> TrainingConfig:
         """The same with other values at some dotted keys."""

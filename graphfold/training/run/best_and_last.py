@@ -70,7 +70,8 @@ class BestAndLast(Callback):
         loop.load_state_dict(progress)
         check_state(loop.optimizer, self.folder.last)
         self.history = list(progress["history"])
-        self.best = read_best(progress["best"])
+        best = progress["best"]
+        self.best = None if best is None else [float(value) for value in best]
         if len(progress["generators"]) == loop.world_size:
             restore_generators(progress["generators"][loop.rank])
 
@@ -136,15 +137,13 @@ def write_history(path: Path, rows: Sequence[Metrics]) -> None:
 
 
 def read_progress(last: Checkpoint) -> dict[str, Any]:
-    """The progress that last.ckpt keeps; that of earlier versions, Lightning's, as of today.
+    """The progress that last.ckpt keeps.
 
     Raises:
         CheckpointError: if it holds none, or the wrong kind of values.
     """
     progress = last.progress
     try:
-        if "pytorch-lightning_version" in progress:
-            progress = _of_lightning(last)
         whole = {name: progress[name] for name in ("epoch", "history", "is_finished")}
         for row in whole["history"]:
             int(row.get("epoch") or 0)  # an infinite one is no epoch
@@ -153,45 +152,11 @@ def read_progress(last: Checkpoint) -> dict[str, Any]:
         raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
 
 
-def read_best(stored: Sequence[float] | None) -> list[float] | None:
-    """The value of the best epoch, as `BestAndLast` compares it; earlier versions ignored ties."""
-    if stored is None:
-        return None
-    best = [float(value) for value in stored]
-    return best if len(best) > 2 else [*best, math.inf]
-
-
 def is_done(last: Checkpoint, max_epochs: int, more_epochs: bool) -> bool:
     """True if there is nothing left to train; `more_epochs` if more of them have been asked for."""
     progress = read_progress(last)
     has_stopped = progress["is_finished"] and not more_epochs
     return bool(has_stopped) or progress["epoch"] + 1 >= max_epochs
-
-
-def _of_lightning(last: Checkpoint) -> dict[str, Any]:
-    """The progress of a run whose loop was Lightning's."""
-    progress, kept = last.progress, last.progress["callbacks"]
-    callbacks: dict[str, Any] = {}
-    for name, state in kept.items():
-        if name.startswith("EarlyStopping"):
-            best = state["best_score"]
-            callbacks["EarlyStopping"] = {"best": float(best), "waited": state["wait_count"]}
-    weights = progress.get("current_model_state")
-    if weights is not None:
-        weights = {name.removeprefix("model."): value for name, value in weights.items()}
-        count = int(progress["averaging_state"]["n_averaged"])
-        callbacks["AverageWeights"] = {"count": count, "mean": last.state_dict}
-    return {
-        **kept["BestAndLast"],
-        "epoch": progress["epoch"],
-        "step": progress["global_step"],
-        "optimizer": progress["optimizer_states"][0],
-        "lr_scheduler": next(iter(progress["lr_schedulers"]), None),
-        "scaler": progress.get("MixedPrecision", {}),
-        "callbacks": callbacks,
-        "generators": progress["generators"],
-        "weights": weights,
-    }
 
 
 def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> None:
@@ -261,12 +226,10 @@ def _check_same_run(
         member: which member it is to be; None for all of them.
     """
     one, other = (FeatureSpec.from_dict(found.spec) for found in (checkpoint, first))
-    # An earlier version, which wrote no names of classes, may have begun the run.
-    one, other = one.with_classes_of(other.source), other.with_classes_of(one.source)
     splits = [Split.from_dict(found.split) for found in (checkpoint, first)]
     parts = [[split.part(name).tolist() for name in split.sizes()] for split in splits]
     stored = checkpoint.config.get("seed")
-    number = checkpoint.progress.get("member", member)  # earlier versions did not write it
+    number = checkpoint.progress.get("member")
     if one.to_dict() != other.to_dict() or parts[0] != parts[1]:
         fault = "the data or the split of another run"
     elif stored != config.seed:

@@ -27,22 +27,13 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError
 from graphfold.options import is_number
 from graphfold.training.config.model import own_options
-from graphfold.training.config.stored_config import read_yaml
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import named_packages
 
 FORMAT = "graphfold checkpoint"
 
-#: Grows when a reader of older files has to do something about them, or older readers cannot read
-#: newer ones: number 4 has a split of digits, see `Split.to_dict`.
-SCHEMA_NUMBER = 4
-
-#: From this number on, deviations of ensembles have one less than their members in the divisor, and
-#: calibration holds `std_scale`, intervals in the space that is learned, and `score` of sets.
-DEVIATIONS = 2
-
-#: From this number on, the columns of targets hold the names of their classes, and the task.
-NAMES = 3
+#: Grows when the content changes; files of another number are refused.
+SCHEMA_NUMBER = 5
 
 #: Stands before the SHA-256 of the rest of the file, both in the comment that a ZIP file may have.
 _MARK = b"graphfold sha256\n"
@@ -53,6 +44,7 @@ _COMMENT_SIZE = len(_MARK) + _DIGEST_SIZE
 _ZIP_END = b"PK\5\6"
 
 _JSON = ("config", "spec", "split", "packages", "versions")
+_TENSORS = ("state_dict", "training_records", "progress", "calibration")
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,6 @@ class Checkpoint:
     progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
     calibration: dict[str, Any] = field(default_factory=dict)  # of predictions, after training
     versions: dict[str, str] = field(default_factory=dict)
-    schema_number: int = SCHEMA_NUMBER
 
     def encode(self) -> memoryview:
         """The content of the file, with its checksum.
@@ -78,7 +69,7 @@ class Checkpoint:
         """
         content = {
             "format": FORMAT,
-            "schema_number": self.schema_number,
+            "schema_number": SCHEMA_NUMBER,
             "state_dict": self.state_dict,
             "training_records": self.training_records,
             "progress": self.progress,
@@ -96,7 +87,7 @@ class Checkpoint:
     @property
     def num_members(self) -> int:
         """The size of the ensemble that it holds; 1 for a single model."""
-        return int(self.config.get("ensemble") or 1)  # that of earlier runs is absent
+        return int(self.config.get("ensemble") or 1)
 
     @property
     def best_epochs(self) -> list[int]:
@@ -132,7 +123,7 @@ class Checkpoint:
         """Reads the file onto the CPU; nothing that it names is imported.
 
         Raises:
-            CheckpointError: if it is no checkpoint of graphfold, of a newer format, or damaged: a
+            CheckpointError: if it is no checkpoint of graphfold, of another format, or damaged: a
                 single changed bit is noticed.
         """
         content = _read(path)
@@ -142,16 +133,15 @@ class Checkpoint:
                 f"{path}: not a checkpoint of graphfold. Name a file that graphfold train wrote.",
                 path=str(path),
             )
-        if number > SCHEMA_NUMBER:
+        if number != SCHEMA_NUMBER:
             raise CheckpointError(
-                f"{path}: its format is number {number}, this graphfold knows {SCHEMA_NUMBER}. "
-                "Install the newer graphfold that wrote it.",
+                f"{path}: was written by another version of graphfold. Train again, or install "
+                "that version.",
                 path=str(path),
             )
         try:
             values = {name: json.loads(content[name]) for name in _JSON}
-            tensors = {key: content[key] for key in ("state_dict", "training_records", "progress")}
-            tensors["calibration"] = content.get("calibration", {})  # earlier files have none
+            tensors = {name: content[name] for name in _TENSORS}
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise _damaged(path) from error
         kinds = {"packages": list, "training_records": Tensor}
@@ -162,7 +152,7 @@ class Checkpoint:
         if is_other or not are_weights:
             raise _damaged(path)
         _check_members(parts["config"].get("ensemble"), parts["state_dict"], path)
-        return Checkpoint(**values, **tensors, schema_number=number)
+        return Checkpoint(**values, **tensors)
 
 
 def _check_members(count: Any, state: Mapping[str, Tensor], path: Path) -> None:
@@ -258,8 +248,8 @@ def with_places(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _data_of(path: Path) -> Mapping[str, Any]:
     """The section `data` of a config.yaml; nothing if there is none, or it cannot be read."""
     try:
-        config = read_yaml(path)
-    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, ValueError):
         return {}
     data = config.get("data") if isinstance(config, Mapping) else None
     return data if isinstance(data, Mapping) else {}

@@ -14,7 +14,6 @@ import yaml
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.files import locked, refuse_links, remove_leftovers, write_text
 from graphfold.options import refuse_address
-from graphfold.training.config.stored_config import read_stored_config, read_yaml
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.launch import is_first
 
@@ -108,23 +107,23 @@ class RunFolder:
             remove_leftovers(path)
 
     def read_config(self) -> TrainingConfig:
-        """The config of the run, as `read_stored_config` gives it.
+        """The config of the run, see `TrainingConfig.stored`.
 
         Raises:
             CheckpointError: if this is no run folder, or its config cannot be used.
         """
         try:
-            config = read_yaml(self.config)
+            config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self.path}: not a run folder, for it has no config.yaml. Name the folder that "
                 "graphfold train printed."
             ) from error
-        except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        except (OSError, yaml.YAMLError, ValueError) as error:
             raise CheckpointError(f"{self.config}: cannot be read. Restore the file.") from error
         if not isinstance(config, dict):
             raise CheckpointError(f"{self.config}: holds no config. Restore the file.")
-        return read_stored_config(config, self.config)
+        return TrainingConfig.stored(config, self.config)
 
     def write_config(self, config: TrainingConfig) -> None:
         """Writes the config of the run."""

@@ -20,11 +20,10 @@ from graphfold.layers.uncertainty.calibration import Calibration, calibration_of
 from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
-from graphfold.training.config.stored_config import read_stored_config
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.checks import choose_sharing
-from graphfold.training.run.checkpoint import DEVIATIONS, NAMES, Checkpoint, with_places
+from graphfold.training.run.checkpoint import Checkpoint, with_places
 from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 
@@ -61,20 +60,18 @@ class TrainedModel:
                 trusted, or does not fit the model that it describes.
         """
         checkpoint = Checkpoint.load(path)
-        config = read_stored_config(with_places(checkpoint.config, path), path)
+        config = TrainingConfig.stored(with_places(checkpoint.config, path), path)
         refuse_untrusted(config.mapping, trusted)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
-            if checkpoint.schema_number < NAMES:  # the options of the adapter have them
-                adapter = DataModule(**config.data).source.spec.make()
-                spec = spec.with_classes_of(adapter.schema)
             device = choose_device(config.trainer.accelerator)
             with SizeLimit(checkpoint.state_dict, path):
                 model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
             model.to(config.trainer.dtype)
             check_weights(model, checkpoint.state_dict, path)
             model.load_state_dict(checkpoint.state_dict)
-            model = _averaged(model, checkpoint, config.dropout_samples)
+            if config.dropout_samples:
+                model = Ensemble(members_of(model), config.dropout_samples)
             calibration = None
             if checkpoint.calibration:
                 calibration = calibration_of(model.head, checkpoint.calibration)
@@ -163,14 +160,6 @@ class TrainedModel:
     def head_metrics(self) -> HeadMetrics:
         """The metrics of the run."""
         return HeadMetrics.of(self.head, self.config.metrics, self.config.loss["reduction"])
-
-
-def _averaged(model: Model, checkpoint: Checkpoint, samples: int | None) -> Model:
-    """The model with what its mean is taken over, as the run has it: members, dropout samples."""
-    if not samples and not isinstance(model, Ensemble):
-        return model
-    correction = 1 if checkpoint.schema_number >= DEVIATIONS else 0
-    return Ensemble(members_of(model), samples or 0, correction)
 
 
 def choose_device(accelerator: str) -> torch.device:

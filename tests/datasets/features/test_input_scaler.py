@@ -73,12 +73,6 @@ def test_the_spec_scales_floats_of_graphs_and_leaves_counts_and_codes() -> None:
     assert [column.name for column in SCHEMA.graph_inputs] == ["heat", "descriptors", "counts"]
 
 
-def test_a_spec_from_before_there_were_inputs_is_read() -> None:
-    data = FeatureSpec.fit(graphs([1.0])).to_dict()
-    del data["inputs"]
-    assert FeatureSpec.from_dict(data).inputs == {}
-
-
 def test_other_inputs_than_those_of_the_run_are_refused() -> None:
     spec = FeatureSpec.fit(graphs([1.0]))
     bare = Schema(types=SCHEMA.types)

@@ -223,33 +223,6 @@ def test_deviations_of_nothing_stay_nothing() -> None:
     assert got.parts["upper"].isfinite().all()
 
 
-def test_states_of_earlier_versions_are_read_as_they_were_meant() -> None:
-    """Intervals in the targets' units, deviations as they are, whole probabilities of aps."""
-    one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
-    head = LogRegressionHead(3, one)
-    state = {"level": 0.9, "count": 20, "quantile": torch.tensor([27.6])}
-    got = Intervals(head, {**state, "smoothing": torch.zeros(1)})(Predicted(torch.tensor([[7.2]])))
-    ends = float(got.parts["lower"]), float(got.parts["upper"])
-    assert ends == pytest.approx((7.2 - 27.6, 7.2 + 27.6))
-    pair = [Predicted(torch.tensor([[value]])) for value in (1.0, 3.0)]
-    number = RegressionHead(3, one).with_parts("std")
-    earlier = Intervals(number, {**state, "smoothing": torch.tensor([0.5])})
-    got = earlier(mixture(pair, "regression", correction=0))
-    numbers = [float(got.value), *(float(got.parts[n]) for n in ("std", "lower", "upper"))]
-    assert numbers == pytest.approx([2, 1, 2 - 41.4, 2 + 41.4])
-    assert "deviations" not in earlier.description
-    assert set(earlier.state()) == {"level", "count", "quantile", "smoothing"}
-    classes = ClassificationHead(3, CLASSES)
-    facts = {"level": 0.9, "count": 20, "method": None, "sets": "aps"}
-    sets = Probabilities(classes, {**facts, "quantile": torch.tensor([0.85])})
-    p = Predicted(torch.tensor([[0.6, 0.3, 0.08, 0.02]]))
-    chosen, _ = classes.uncertainty_inputs("sets", sets(p), torch.tensor([0]))["kind"]
-    assert chosen.tolist() == [[True, False, False, False]]  # 0.6, 0.9: with half of it 0.75
-    again = Probabilities(classes, {**sets.state(), "score": "aps"})
-    chosen, _ = classes.uncertainty_inputs("sets", again(p), torch.tensor([0]))["kind"]
-    assert chosen.tolist() == [[True, True, False, False]]
-
-
 def test_new_records_are_covered_as_often_as_promised() -> None:
     """2,000 new records for each of 100 fits: the mean coverage is between 0.9 and 0.9 + 1/101."""
     rng = torch.Generator().manual_seed(0)

@@ -71,7 +71,7 @@ def test_a_file_that_holds_no_config(
 def test_a_config_cut_anywhere(
     config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Keys that earlier runs lack may be absent; these are all there.
+    # These may be absent.
     newer = {"ensemble", "dropout_samples", "calibration", "freeze", "stages"}
     known = {key: value for key, value in config.items() if key not in newer}
     text = yaml.safe_dump(known, sort_keys=False)

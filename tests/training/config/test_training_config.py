@@ -87,7 +87,7 @@ def test_keys_are_those_of_the_config_files() -> None:
     assert known == set(compose([]).config.mapping)
 
 
-def test_null_and_absent_keys_of_earlier_runs_have_defaults(whole: dict[str, Any]) -> None:
+def test_null_and_absent_keys_have_defaults(whole: dict[str, Any]) -> None:
     newer = ("ensemble", "dropout_samples", "calibration", "freeze", "stages", "lr_factors")
     newer += ("threads", "metrics", "resume", "init_from", "needs", "name")
     config = TrainingConfig.of({k: v for k, v in whole.items() if k not in newer})

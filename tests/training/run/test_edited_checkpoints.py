@@ -29,9 +29,6 @@ def content(table: Path) -> dict[str, Any]:
 #: In place of a key that is taken away.
 GONE = object()
 
-#: The form that splits had before number 4.
-EARLIER = {"parts": GONE, "train": [0], "val": [1], "test": [2]}
-
 
 @pytest.mark.parametrize(
     ("part", "change"),
@@ -40,10 +37,6 @@ EARLIER = {"parts": GONE, "train": [0], "val": [1], "test": [2]}
         ("split", {"parts": "012"}),
         ("split", {"parts": 30 * "3"}),
         ("split", {"parts": 30 * "é"}),
-        ("split", {**EARLIER, "train": "x"}),
-        ("split", {**EARLIER, "train": [0.5, "a"]}),
-        ("split", {**EARLIER, "val": [10**6]}),
-        ("split", {**EARLIER, "test": [-1]}),
         ("split", {"files": 3}),
         ("split", {"files": [{"size": 1}]}),
         ("spec", {"source": 1}),

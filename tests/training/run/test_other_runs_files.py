@@ -62,16 +62,6 @@ def test_a_member_replaced_by_another_one_is_refused_and_named(
     assert f"members/2/checkpoints/{name}: holds the weights of member 1" in error
 
 
-def test_members_of_earlier_versions_have_no_number(
-    copies: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for path in (copies / "two").rglob("*.ckpt"):
-        content = torch.load(path, weights_only=True)
-        content["progress"].pop("member", None)
-        torch.save(content, path)
-    assert run("train", f"resume={copies}/two", "trainer.max_epochs=2") == 0
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -121,7 +111,6 @@ def test_a_config_that_was_edited_no_longer_fits(
         ("epoch", math.inf),
         ("epoch", [[]]),
         ("step", None),
-        ("pytorch-lightning_version", "2.6"),
     ],
 )
 def test_damaged_progress_is_told(
