@@ -58,10 +58,10 @@ from graphfold.training.loop.checks import (
 )
 from graphfold.training.loop.fitting import fit_network
 from graphfold.training.loop.loop import Callback, Logger, Loop
-from graphfold.training.process.launch import is_first
+from graphfold.training.process.launch import is_first, num_processes
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
 from graphfold.training.process.quiet import printing_once
-from graphfold.training.process.ranks import joined, num_processes
+from graphfold.training.process.ranks import joined
 from graphfold.training.run.best_and_last import (
     check_epochs,
     check_model,
@@ -201,7 +201,8 @@ def train_command(
             raise  # before training began
         packages = named_packages(folder.read_config().mapping, TRAINED)
         command = " ".join([f"resume={folder.path}", *(f"--trust {name}" for name in packages)])
-        print(f"interrupted. Continue with: graphfold train {command}", file=sys.stderr)
+        if is_first():
+            print(f"interrupted. Continue with: graphfold train {command}", file=sys.stderr)
         return 1
     return 0
 
@@ -234,7 +235,7 @@ def start_run(
         GraphfoldError: before any epoch, if config or data cannot be used, or another training
             runs in the folder.
     """
-    num_processes(config.trainer)  # refuses what no launcher has started, before data are read
+    num_processes(config.trainer.devices)  # refuses what nobody has started, before data are read
     data = check_parts(config) if data is None else data
     data.prepare()
     if not len(data.split.train):

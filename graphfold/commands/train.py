@@ -96,10 +96,22 @@ def run(args: argparse.Namespace) -> int:
     sources = Sources(args.config_dir, args.config_path, args.config_name or TRAIN)
     if args.cfg or args.info or args.help or args.hydra_help:
         return _show(args, sources)
-    job = TrainingJob(args.overrides, args.trust, args.debug)
-    if args.multirun or "hydra.mode=MULTIRUN" in args.overrides:
-        return _sweep(job, sources)
+    job = TrainingJob(args.overrides, args.trust, args.debug, _flags(args))
+    if args.multirun or args.all_folds or "hydra.mode=MULTIRUN" in args.overrides:
+        return _sweep(job, sources, args.all_folds)
     return _train_once(job, sources)
+
+
+def _flags(args: argparse.Namespace) -> list[str]:
+    """The options of the command that say where config files are, and whom to trust."""
+    named = {
+        "--config-dir": args.config_dir,
+        "--config-path": args.config_path,
+        "--config-name": args.config_name,
+    }
+    words = [word for flag, value in named.items() if value for word in (flag, str(value))]
+    words += [word for package in args.trust for word in ("--trust", package)]
+    return [*words, "--debug"] if args.debug else words
 
 
 @dataclass
@@ -110,6 +122,7 @@ class TrainingJob:
         overrides: as the user typed them.
         trusted: packages that a continued run may name.
         debug: whether the traceback of an error is printed.
+        flags: the options of the command that its processes need, too.
         said: what runs before this one have printed, and it need not.
         process: the process of the command.
         code: the exit code of a single run.
@@ -119,6 +132,7 @@ class TrainingJob:
     overrides: list[str]
     trusted: list[str]
     debug: bool = False
+    flags: Sequence[str] = ()
     said: set[str] = field(default_factory=set)
     process: int = field(default_factory=os.getpid)
     code: int = 0
@@ -152,17 +166,36 @@ class TrainingJob:
 
     def _train(self, config: DictConfig, hydra: DictConfig, folder: Path) -> int:
         from graphfold.training.config.compose import finish, go_on_or_begin
-        from graphfold.training.process.launch import is_first
+        from graphfold.training.process.launch import is_first, is_launched, start_processes
 
-        composed = go_on_or_begin(finish(config, hydra, self.overrides, folder))
-        if composed.config.resume is None and hydra.mode.name != "MULTIRUN" and is_first():
+        composed = finish(config, hydra, self.overrides, folder)
+        words = self._words(hydra, folder, composed.config.resume)
+        composed = go_on_or_begin(composed)
+        stored = _stored(composed.config)
+        devices = (stored or composed.config).trainer.devices
+        starts_others = devices > 1 and not is_launched()
+        is_alone = hydra.mode.name != "MULTIRUN"
+        if stored is None and is_alone and is_first() and not starts_others:
             print(_choices(hydra), flush=True)  # before torch and the data, which take seconds
         trusted = [*self.trusted, *composed.packages]
-        data = check(composed.config, trusted)
+        data = check(composed.config, stored, trusted)
+        if starts_others:
+            return start_processes(devices, words)
         with loading():
             from graphfold.recipe import train_command
 
         return train_command(composed, trusted, self.said, data)
+
+    def _words(self, hydra: DictConfig, folder: Path, resume: str | None) -> list[str]:
+        """The command line of this training alone, in the folder that was chosen for it."""
+        from graphfold.training.config.compose import AUTO_RESUME
+        from graphfold.training.config.overrides import in_hydras_grammar
+
+        is_alone = hydra.mode.name != "MULTIRUN"
+        words = ["train", *self.flags, *(self.overrides if is_alone else hydra.overrides.task)]
+        if resume in (None, AUTO_RESUME):  # else it is in its own folder
+            words.append(f"hydra.run.dir={in_hydras_grammar(str(folder))}")
+        return words
 
     def _one_of_several(self, config: DictConfig, hydra: DictConfig, folder: Path) -> float | None:
         from graphfold.training.process.launch import is_first
@@ -173,15 +206,8 @@ class TrainingJob:
         with nullcontext() if is_here else readable_warnings(self.debug):
             try:
                 if self._train(config, hydra, folder):
-                    sys.exit(1)  # interrupted: so are the others
-            except Exception as error:
-                is_message = isinstance(error, GraphfoldError) and not self.debug
-                text = f"error: {error}\n" if is_message else traceback.format_exc()
-                print(text, end="", file=sys.stderr, flush=True)
-                if is_first():
-                    record_run(hydra, None)
-                raise
-            return record_run(hydra, folder) if is_first() else None
+                    sys.exit(1)  # interrupted, or its processes failed: so are the others
+            return record.value
 
 
 def _choices(hydra: DictConfig) -> str:
@@ -317,19 +343,25 @@ def _command_line(words: Sequence[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full
 
 
-def check(config: TrainingConfig, trusted: Collection[str]) -> DataModule | None:
+def _stored(config: TrainingConfig) -> TrainingConfig | None:
+    """The config of the run that is continued; None for a new one."""
+    from graphfold.training.run.run_folder import RunFolder
+
+    return None if config.resume is None else RunFolder(Path(config.resume)).read_config()
+
+
+def check(
+    config: TrainingConfig, stored: TrainingConfig | None, trusted: Collection[str]
+) -> DataModule | None:
     """Finds what is wrong before all that training takes is loaded.
 
     Returns:
         The data of a new run, of which nothing is read yet; None for one that is continued.
     """
-    from graphfold.training.run.run_folder import RunFolder, find_checkpoint
+    from graphfold.training.run.run_folder import find_checkpoint
 
     if config.init_from is not None:
         find_checkpoint(Path(config.init_from))
-    stored = None
-    if config.resume is not None:
-        stored = RunFolder(Path(config.resume)).read_config()
     with loading():
         from graphfold.training.config.check_parts import check_parts
         from graphfold.training.config.trust import TRAINED, refuse_untrusted

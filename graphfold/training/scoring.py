@@ -10,6 +10,8 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import TypeAlias
 
 import torch
@@ -21,6 +23,7 @@ from graphfold.errors import ConfigError, did_you_mean, some_of
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted, join
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
+from graphfold.training.process.ranks import gather_objects
 
 #: A metric without a value (one class only, no variation, no record) is None, with a warning.
 Metrics: TypeAlias = dict[str, float | None]
@@ -218,11 +221,7 @@ def rows_of(model: Model, batch: Batch, policy: str = "depth") -> EvalRows:
 
 def gather(numbered: Sequence[tuple[int, EvalRows]]) -> EvalRows:
     """The rows of all batches of all processes, in the order of the batches' numbers."""
-    shares = [list(numbered)]
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        shares = [[] for _ in range(torch.distributed.get_world_size())]
-        torch.distributed.all_gather_object(shares, list(numbered))
-    parts = sorted((pair for share in shares for pair in share), key=lambda pair: pair[0])
+    parts = sorted(chain(*gather_objects(list(numbered))), key=itemgetter(0))
     return join([rows for _, rows in parts])
 
 

@@ -40,8 +40,7 @@ class Trainer:
         max_epochs: how many epochs there are at most.
         accelerator: auto (a GPU if there is one), cpu, gpu or cuda.
         devices: how many processes of a machine share each step; on GPUs each has one of its own.
-        num_nodes: how many machines share each step. The processes on several are started by
-            torchrun or srun, and this is compared with what they have started.
+            On several machines torchrun starts the processes.
         precision: 32-true, 64-true, 16-true, bf16-true, 16-mixed or bf16-mixed.
         accumulate_grad_batches: batches per step.
         gradient_clip_val: largest norm of the gradient of a step; None for any.
@@ -58,7 +57,6 @@ class Trainer:
     max_epochs: From1 = 20
     accelerator: Literal["auto", "cpu", "gpu", "cuda"] = "auto"
     devices: Annotated[int, Limits(least=1, most=1_024)] = 1
-    num_nodes: From1 = 1
     precision: Precision | None = "32-true"
     accumulate_grad_batches: From1 = 1
     gradient_clip_val: Annotated[float, Limits(least=0)] | None = None

@@ -583,15 +583,6 @@ def _(lab):
         same(two[name], value, rtol=1e-4, atol=1e-5)
 
 
-@row.refused("trainer/default.num_nodes", "more machines than a launcher has started processes on")
-def _(lab, tmp_path):
-    words = ("train", *lab.base("trees"), "trainer.num_nodes=2", f"hydra.run.dir={tmp_path}/run")
-    code, _, errors = lab.command(*words)
-    assert code == 2
-    assert "num_nodes is 2, but this process was started by itself" in errors
-    assert not (tmp_path / "run").exists()
-
-
 # Callbacks and loggers
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
-from unittest import mock
 
 import pytest
 import torch
-from processes import START_METHOD
 from torch import Tensor
-from torch.multiprocessing import start_processes
 from torch.nn.utils import parameters_to_vector
+from training.launches import in_two_processes
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.recipe import make_loop
 from graphfold.training.config.compose import compose
 from graphfold.training.config.model import decide
 from graphfold.training.loop.loop import Loop
-from graphfold.training.process.ranks import run_in_processes
+from graphfold.training.process.ranks import joined
 from graphfold.training.run.initial_weights import make_model
 
 #: How the parameters moved, which is minus the gradient, and the loss.
@@ -51,26 +48,30 @@ def take_step(
 
     Args:
         *overrides: of the config; those that come last count.
-        devices: how many processes share the records; they are forks of this one.
+        devices: how many processes share the records, one or two; two are forks of this one.
         patch: changes the loop before.
     """
     words = (*DESCENT, "trainer.precision=64-true", *overrides, f"trainer.devices={devices}")
     loop, data = new_loop(*words)
     if patch is not None:
         patch(loop)
-    forked = partial(start_processes, start_method=START_METHOD)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch("graphfold.training.process.ranks.start_processes", forked),
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.pt"
-        run_in_processes(loop.trainer, _step, loop, data, path)
+        if devices == 1:
+            _step(loop, data, path)
+        else:
+            in_two_processes(_joined_step, loop, data, path)
         moved, loss = torch.load(path)
     return moved, loss
 
 
-def _step(device: torch.device, loop: Loop, data: DataModule, path: Path) -> None:
-    loop.begin(device)
+def _joined_step(loop: Loop, data: DataModule, path: Path) -> None:
+    with joined(loop.trainer):
+        _step(loop, data, path)
+
+
+def _step(loop: Loop, data: DataModule, path: Path) -> None:
+    loop.begin()
     before = parameters_to_vector(loop.model.parameters()).detach().clone()
     train, val = (
         data.loader(

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+from typing import Any
 
+from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, first_line
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import describe_policy
 from graphfold.training.loop.callbacks import (
     ProgressLine,
-    end_loggers,
     make_loggers,
 )
 from graphfold.training.loop.checks import choose_sharing
-from graphfold.training.loop.loop import Loop
-from graphfold.training.process.launch import launch
+from graphfold.training.loop.loop import Loop, refuse_nan
 from graphfold.training.process.process import (
     deterministic_algorithms,
-    ending_by_sigterm,
     member_seed,
     seed_generators,
 )
-from graphfold.training.process.ranks import num_processes, run_in_processes
-from graphfold.training.run.best_and_last import BestAndLast
+from graphfold.training.process.ranks import own_device
+from graphfold.training.run.best_and_last import BestAndLast, write_checkpoint, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 
@@ -36,7 +35,7 @@ def fit_network(
     common: Checkpoint,
     resume: bool,
 ) -> None:
-    """Trains until the last epoch or early stopping, in one process or several; leaves files.
+    """Trains until the last epoch or early stopping, and leaves files.
 
     The loggers of the loop stay open.
 
@@ -49,35 +48,13 @@ def fit_network(
         resume: whether to go on from last.ckpt.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C or SIGTERM; last.ckpt is that of the last whole epoch.
+        KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
     """
-    count = num_processes(loop.trainer)
-    is_copied = count > 1 and launch() is None
-    for part in ("train", "val"):  # refuses, here and not in a process of its own, too many devices
-        data.loader(part, loop.model.passes, "depth", world_size=count)
-    with ending_by_sigterm():
-        arguments = config, loop, data, files, common, resume
-        run_in_processes(loop.trainer, _fit_in_process, *arguments, is_copied)
-    if is_copied:  # the loggers of its process have ended with it
-        loop.loggers = make_loggers(config.logger, common.config, files.path)
-
-
-def _fit_in_process(
-    device: torch.device,
-    config: TrainingConfig,
-    loop: Loop,
-    data: DataModule,
-    files: RunFolder,
-    common: Checkpoint,
-    resume: bool,
-    is_copied: bool,
-) -> None:
-    """Trains in one of the processes of a training, whose loop may be a copy."""
     kept = BestAndLast(files, common, loop.monitor, loop.mode)
     # First the files of an epoch, then its line, then who asks for either.
     loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
     loop.loggers = make_loggers(config.logger, common.config, files.path)
-    loop.begin(device)
+    loop.begin(own_device(loop.trainer))
     member = common.progress["member"]
     if loop.world_size > 1:  # or all would draw the same masks of dropout
         seed_generators(member_seed(member_seed(config.seed, member), loop.rank))
@@ -90,7 +67,7 @@ def _fit_in_process(
             loop.model.passes,
             rank=loop.rank,
             world_size=loop.world_size,
-            pin_memory=device.type == "cuda",
+            pin_memory=loop.device.type == "cuda",
             share=choose_sharing(data, loop.model, part == "train"),
             lowering=loop.model.lowering,
             seed=member_seed(data.settings.seed, member),
@@ -103,8 +80,6 @@ def _fit_in_process(
             kept.take_up(loop)
         with deterministic_algorithms(config.deterministic):
             loop.fit(batches["train"], batches["val"])
-        if is_copied and loop.is_first:
-            end_loggers(loop.loggers)
     except (GraphfoldError, MemoryError):
         raise
     except Exception as error:  # of a damaged file any part may fail in any way

@@ -1,83 +1,22 @@
-"""The launcher of this process: torchrun, SLURM's srun, or none.
+"""The processes of one training, which torchrun starts: which of them this is, and their start.
 
-Both start processes that each run the whole command. Variables of the environment say how many
-there are, and which one this is.
+Each runs the whole command. The first one writes, prints and scores; the others compute with it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import re
-from typing import NamedTuple
+import sys
+from collections.abc import Sequence
+from uuid import uuid4
 
-#: What torchrun sets beside rank and number of processes.
-TORCHRUN = "TORCHELASTIC_RUN_ID"
-
-#: The number of processes that srun has started. A batch script has it from no srun of its own.
-_TASKS = "SLURM_STEP_NUM_TASKS"
-
-#: Ports below those that Linux gives away by itself.
-_FIRST_PORT, _NUM_PORTS = 10_000, 20_000
-
-
-class Launch(NamedTuple):
-    """Processes that a launcher has started, of which this is one.
-
-    Args:
-        launcher: torchrun or srun.
-        rank: the number of this process.
-        world_size: how many processes there are.
-        local_rank: the number of this process among those of its machine.
-        local_size: how many processes its machine has.
-        num_nodes: how many machines there are.
-        meeting_point: where they meet, as `init_process_group` of torch takes it.
-    """
-
-    launcher: str
-    rank: int
-    world_size: int
-    local_rank: int
-    local_size: int
-    num_nodes: int
-    meeting_point: str
-
-
-def launch() -> Launch | None:
-    """The launch that this process belongs to; None if it was started by itself."""
-    if TORCHRUN in os.environ:
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
-        rank, size, local_rank, local_size, num_nodes = (int(os.environ[name]) for name in names)
-        return Launch("torchrun", rank, size, local_rank, local_size, num_nodes, "env://")
-    if not _is_task_of_several():
-        return None
-    tasks = _tasks_per_node(os.environ["SLURM_STEP_TASKS_PER_NODE"])
-    return Launch(
-        "srun",
-        int(os.environ["SLURM_PROCID"]),
-        int(os.environ[_TASKS]),
-        int(os.environ["SLURM_LOCALID"]),
-        tasks[int(os.environ["SLURM_NODEID"])],
-        len(tasks),
-        _meeting_point(is_one_machine=len(tasks) == 1),
-    )
-
-
-def leave_launch() -> None:
-    """Makes this process one of its own, as if no launcher had started it.
-
-    Each of the processes then does work of its own: srun starts the workers of a search.
-    """
-    for name in ("RANK", TORCHRUN, _TASKS):
-        os.environ.pop(name, None)
+from graphfold.errors import ConfigError, ProcessError
 
 
 def rank() -> int:
-    """The number of this process; 0 if it is alone, or the first."""
-    value = os.environ.get("RANK", "")
-    if value.isdecimal():
-        return int(value)
-    launched = launch()
-    return 0 if launched is None else launched.rank
+    """The number of this process; 0 if it is alone."""
+    return int(os.environ["RANK"]) if is_launched() else 0
 
 
 def is_first() -> bool:
@@ -85,40 +24,73 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def _is_task_of_several() -> bool:
-    """True if srun started this process beside others that run the same command.
+def is_launched() -> bool:
+    """True if torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
-    Jobs have such variables although one process runs in them: a batch script, and an interactive
-    shell (`srun --nodes=2 --pty bash`), which has a terminal. A job that was submitted from a
-    task inherits some of the task, but not the number of tasks.
+
+def num_processes(devices: int) -> int:
+    """The number of processes that share each step.
+
+    Args:
+        devices: `trainer.devices`.
+
+    Raises:
+        ConfigError: if torchrun has started others than were asked for, or none.
     """
-    count = os.environ.get(_TASKS, "1")
-    return count != "1" and count == os.environ.get("SLURM_NTASKS") and not _has_terminal()
+    if not is_launched():
+        if devices > 1:
+            raise ConfigError(
+                f"trainer.devices is {devices}, which takes as many processes. Run the script by "
+                f"torchrun --nproc-per-node={devices}, or train by the command graphfold train."
+            )
+        return 1
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    if devices not in (1, here):
+        raise ConfigError(
+            f"trainer.devices is {devices}, but torchrun has started {here} processes on this "
+            "machine. Leave trainer.devices out."
+        )
+    return int(os.environ["WORLD_SIZE"])
 
 
-def _has_terminal() -> bool:
+def start_processes(count: int, words: Sequence[str]) -> int:
+    """Runs a command of graphfold in some processes of torchrun, and returns its exit code.
+
+    Args:
+        count: the number of processes.
+        words: the command line.
+
+    Raises:
+        ProcessError: if a process was killed; the others end with it.
+    """
+    import torch
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logger = logging.getLogger("torch.distributed.elastic")  # the processes report for themselves
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // count)))
+    config = LaunchConfig(
+        *(1, 1, count),
+        run_id=uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+    )
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
-
-
-def _tasks_per_node(text: str) -> list[int]:
-    """The tasks of each machine: [2, 2, 1] of `2(x2),1`."""
-    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
-    return [int(tasks) for tasks, times in parts for _ in range(int(times or 1))]
-
-
-def _meeting_point(is_one_machine: bool) -> str:
-    """An address on the first machine, with a port that the number of the step chooses."""
-    job, step = int(os.environ["SLURM_JOB_ID"]), int(os.environ["SLURM_STEP_ID"])
-    port = _FIRST_PORT + (job + 1_000 * step) % _NUM_PORTS
-    host = "localhost" if is_one_machine else first_host(os.environ["SLURM_STEP_NODELIST"])
-    return f"tcp://{os.environ.get('MASTER_ADDR', host)}:{os.environ.get('MASTER_PORT', port)}"
-
-
-def first_host(names: str) -> str:
-    """The first of SLURM's list of machines: gpu07 of `gpu[07-09,11],cpu1`."""
-    hosts = re.match(r"(?:[^,\[]|\[[^\]]*\])+", names)
-    return re.sub(r"\[(\w+)[^\]]*\]", r"\1", hosts[0] if hosts else names)
+        elastic_launch(config, sys.executable)("-m", "graphfold", *words)
+    except SignalException:
+        return 1
+    except ChildFailedError as error:
+        number, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            raise ProcessError(
+                f"process {number} of {count} was killed by signal {-failure.exitcode}, and the "
+                "others ended with it. It may have run out of memory. The checkpoints of whole "
+                "epochs are kept: the run goes on with resume=RUN."
+            ) from error
+        return int(failure.exitcode)
+    return 0

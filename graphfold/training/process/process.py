@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -110,20 +108,3 @@ def restore_generators(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.device_count() == len(state["cuda"]):
         torch.cuda.set_rng_state_all([item.cpu() for item in state["cuda"]])
-
-
-@contextmanager
-def ending_by_sigterm() -> Iterator[None]:
-    """Within, SIGTERM ends training as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -17,17 +17,10 @@ def readable_warnings(debug: bool = False) -> Iterator[None]:
     """Prints graphfold's own warnings in one line each, those of libraries only with `debug`."""
     with warnings.catch_warnings():
         if not (debug or sys.warnoptions):
-            choose_warnings()
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("always", category=UserWarning, module=r"graphfold\.")
+            warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
         yield
-
-
-def choose_warnings() -> None:
-    """Chooses the warnings of this process; how cells run, the first one says for all."""
-    warnings.simplefilter("ignore")
-    warnings.filterwarnings("always", category=UserWarning, module=r"graphfold\.")
-    if not is_first():
-        warnings.filterwarnings("ignore", module=r"graphfold\.batching\.")
-    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
 
 
 @contextmanager
@@ -49,10 +42,13 @@ def warnings_once() -> Iterator[None]:
 
 @contextmanager
 def printing_once() -> Iterator[None]:
-    """Within, only the first process prints and warns, for all of them do the same."""
+    """Within, only the first process prints, warns and fails aloud, for all of them do the same."""
     if is_first():
         yield
         return
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        except Exception as error:
+            raise SystemExit(getattr(error, "exit_code", 1)) from error

@@ -8,15 +8,12 @@ import math
 import sqlite3
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from processes import START_METHOD
-from torch.multiprocessing import start_processes
 from training.one_step import new_loop
 from training.tiny_runs import listops, read_json, run, train, write_corpora
 
@@ -277,15 +274,9 @@ def test_tensorboard_has_the_metrics_of_every_epoch(tmp_path: Path) -> None:
     assert [event.value for event in losses] == pytest.approx(rows, rel=1e-6)
 
 
-@pytest.mark.parametrize("more", [["ensemble=2"], ["trainer.devices=2"]])
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_scores_reach_the_loggers_of_members_and_processes(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forked = partial(start_processes, start_method=START_METHOD)
-    monkeypatch.setattr("graphfold.training.process.ranks.start_processes", forked)
+def test_scores_reach_the_loggers_of_an_ensemble(tmp_path: Path) -> None:
     own = "+logger.own={_target_: training.loop.test_callbacks.Notes, _partial_: true}"
-    folder = train(tmp_path / "run", *listops(own, *more))
+    folder = train(tmp_path / "run", *listops(own, "ensemble=2"))
     notes = [(file.parent, file.read_text().splitlines()) for file in folder.rglob("notes.txt")]
     assert all(lines[-1] == "success" for _, lines in notes)
     scored = [place for place, lines in notes if any("test/accuracy" in line for line in lines)]

@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from graphfold.training.process.process import (
     prepare_process,
     restore_generators,
 )
-from graphfold.training.process.quiet import choose_warnings
 
 
 @pytest.fixture(autouse=True)
@@ -77,17 +75,3 @@ def test_the_same_numbers_again_after_a_round_trip_through_a_file() -> None:
     buffer.seek(0)
     restore_generators(torch.load(buffer, weights_only=True))
     assert [draw() for _ in range(3)] == first
-
-
-@pytest.mark.parametrize(("rank", "said"), [("0", 2), ("1", 1)])
-def test_how_cells_run_is_said_by_the_first_process(
-    rank: str, said: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A batch that does not fit in memory is one of the process itself."""
-    for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    with warnings.catch_warnings():
-        choose_warnings()
-        for module in ("graphfold.batching.engine.compiled.choice", "graphfold.training.loop.loop"):
-            warnings.warn_explicit("a fault", UserWarning, "file.py", 1, module)
-    assert capsys.readouterr().err.count("warning: a fault") == said
