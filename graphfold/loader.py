@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 import numpy as np
 from torch import Tensor
@@ -13,7 +12,6 @@ from graphfold.batching import Batch, Pass
 from graphfold.batching.batch import plan_batch
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.policies import get_policy
-from graphfold.batching.scheduling.schedule_report import CANDIDATES, count_calls
 from graphfold.dag import TypedDAG, nodes_of_graphs, select
 from graphfold.errors import ConfigError
 
@@ -170,9 +168,6 @@ PLAN_AHEAD, PLAN_AHEAD_NODES = 8, 1 << 15
 #: together, some tens of megabytes.
 KEPT_NODES = 1 << 16
 
-#: How many batches are planned under each policy to choose one.
-NUM_TRIALS = 3
-
 
 class GraphDataset(Dataset[Batch]):
     """A corpus that is asked for whole batches: `dataset[numbers]` is a planned `Batch`.
@@ -199,6 +194,7 @@ class GraphDataset(Dataset[Batch]):
         self.dag = dag
         self.lowered = lowered
         self.passes = tuple(passes)
+        get_policy(policy)  # refuses an unknown one before any work
         self.policy = policy
         self.share = share
         self._read = read
@@ -209,14 +205,10 @@ class GraphDataset(Dataset[Batch]):
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
-        return self.plan(numbers, self.policy)
-
-    def plan(self, numbers: Sequence[int], policy: str) -> Batch:
-        """The graphs with these numbers, planned under a policy."""
         lowered = None if self.lowered is None else select(self.lowered, numbers)
         dag = select(self.dag, numbers) if self._read is None else self._read(numbers)
         equal = self.equal_among(numbers)
-        return plan_batch(dag, lowered, self.passes, policy, self.share, equal)
+        return plan_batch(dag, lowered, self.passes, self.policy, self.share, equal)
 
     def equal_among(self, numbers: Sequence[int]) -> EqualNodes | None:
         """The equal nodes among the graphs with these numbers; None without sharing."""
@@ -237,8 +229,6 @@ class GraphLoader(DataLoader[Batch]):
         sampler: decides which records are in which batch.
         pin_memory: whether batches come in page-locked memory, for a GPU.
 
-    Attributes:
-        calls: policy -> calls of cells per batch, if policies were tried.
     """
 
     def __init__(
@@ -247,27 +237,12 @@ class GraphLoader(DataLoader[Batch]):
         super().__init__(dataset, batch_size=None, sampler=sampler, pin_memory=pin_memory)
         self.dataset: GraphDataset
         self.sampler: BatchSampler
-        self.calls: dict[str, float] = {}
         self._kept: list[Batch] | None = None  # those of every epoch, once they are all planned
 
     @property
     def policy(self) -> str:
         """The scheduling policy."""
         return self.dataset.policy
-
-    def choose_policy(self, policy: str) -> None:
-        """Plans with `policy` from now on; "auto" takes the one with the fewest calls of cells."""
-        if policy == "auto":
-            samples = list(islice(self.sampler, NUM_TRIALS))
-            plan = self.dataset.plan
-            self.calls = count_calls(
-                self.dataset.passes,
-                lambda name: (plan(numbers, name).schedule.passes for numbers in samples),
-            )
-            policy = next(iter(self.calls), CANDIDATES[0])
-        get_policy(policy)  # refuses an unknown one before any work
-        self.dataset.policy = policy
-        self._kept = None
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         # Not the base class's, which draws from torch's generator: a resumed run, which makes its

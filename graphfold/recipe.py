@@ -49,11 +49,9 @@ from graphfold.training.config.trust import TRAINED, named_packages, refuse_untr
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
 from graphfold.training.loop.callbacks import end_loggers, make_loggers
 from graphfold.training.loop.checks import (
-    LOOKED_AT,
     check_measured,
     check_targets,
     refuse_unread_options,
-    warn_of_batch_dependence,
     warn_of_leak,
 )
 from graphfold.training.loop.fitting import fit_network
@@ -245,7 +243,6 @@ def start_run(
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
     refuse_unread_options(decided, first, len(data.split.val))
-    warn_of_batch_dependence(first.model, data.select(data.split.train[:LOOKED_AT], encoded=True))
     check_targets(first.model, data)
     of_graphs = first.model.head.level == "graph"
     check_measured(first.model, data.chunks("train", encoded=True, facts=of_graphs))
@@ -384,8 +381,8 @@ def make_loop(
     """The loop that trains a model as the config says.
 
     Raises:
-        ConfigError: if `monitor` is no metric of the model, or `freeze`, `stages` or `lr_factors`
-            name parts that it does not have.
+        ConfigError: if `monitor` is no metric of the model, or `freeze` names parts that it does
+            not have.
     """
     nodes = (config.callbacks or {}).items()
     chosen = [instantiate(node, f"callbacks.{name}") for name, node in nodes]
@@ -396,8 +393,7 @@ def make_loop(
         config.trainer,
         reduction=config.loss["reduction"],
         metrics=config.metrics,
-        stages=config.training_stages,
-        lr_factors=config.lr_factors,
+        frozen=config.freeze or (),
         callbacks=[*chosen, *callbacks],
     )
     has_roots = bool((data.num_rows("output")[data.split.val] == 1).all())

@@ -18,7 +18,6 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 
 from graphfold import loader as loader_module
 from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
-from graphfold.batching.scheduling import schedule_report
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.compare import difference
@@ -273,14 +272,6 @@ def test_batches_of_every_epoch_are_planned_once(dataset: GraphDataset) -> None:
         assert_same(batch, dataset[numbers])
 
 
-def test_batches_are_planned_anew_for_another_policy(dataset: GraphDataset) -> None:
-    loader = in_file_order(GraphDataset(dataset.dag, PASSES))
-    by_depth = next(iter(list(loader))).schedule.passes[1]
-    loader.choose_policy("one_by_one")
-    one_by_one = next(iter(loader)).schedule.passes[1]
-    assert len(by_depth.groups) < len(one_by_one.groups) == by_depth.num_rows
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_batches_that_change_or_are_large_are_not_kept(
     dataset: GraphDataset, monkeypatch: pytest.MonkeyPatch, shuffle: bool
@@ -304,26 +295,6 @@ def test_iterating_draws_no_random_numbers(dataset: GraphDataset) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_policy_with_the_fewest_calls_is_chosen(
-    dataset: GraphDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loader = make_loader(GraphDataset(dataset.dag, PASSES))
-    loader.choose_policy("auto")
-    assert list(loader.calls) == ["depth", "critical_path"]  # as many calls, so the simpler one
-    assert len(set(loader.calls.values())) == 1
-    batch = next(iter(loader))
-    groups = [len(plan.groups) for plan in batch.schedule.passes]
-    assert loader.policy == "depth"
-    assert loader.calls["depth"] >= 2 + groups[1]
-    monkeypatch.setattr(schedule_report, "CANDIDATES", ("one_by_one", "depth"))
-    loader.choose_policy("auto")
-    assert list(loader.calls) == ["depth", "one_by_one"]
-    loader.choose_policy("one_by_one")
-    assert loader.policy == "one_by_one"
-    plan = next(iter(loader)).schedule.passes[1]
-    assert len(plan.groups) == next(iter(loader)).dag.num_nodes
-
-
 def test_mixed_types_need_fewer_calls_on_the_critical_path() -> None:
     types = (NodeType("leaf", 0), NodeType("a", 1), NodeType("b", 1))
     builder = GraphBuilder(Schema(types))
@@ -333,17 +304,11 @@ def test_mixed_types_need_fewer_calls_on_the_critical_path() -> None:
             node = builder.node(name, inputs=[node])
         builder.output(node)
         builder.finish()
-    loader = make_loader(GraphDataset(builder.build(), [Up()]))
-    loader.choose_policy("auto")
-    assert loader.calls == {"critical_path": 5, "depth": 8}
-    assert loader.policy == "critical_path"
-    assert len(next(iter(loader)).schedule.passes[0].groups) == 5
-
-
-def test_rounds_alone_are_not_tried(dataset: GraphDataset) -> None:
-    loader = make_loader(GraphDataset(dataset.dag, [Rounds("next", 2)]))
-    loader.choose_policy("auto")
-    assert (loader.policy, loader.calls) == ("depth", {})
+    dag, calls = builder.build(), {}
+    for policy in ("critical_path", "depth"):
+        (batch,) = make_loader(GraphDataset(dag, [Up()], policy))
+        calls[policy] = len(batch.schedule.passes[0].groups)
+    assert calls == {"critical_path": 5, "depth": 8}
 
 
 @pytest.mark.gpu

@@ -291,8 +291,7 @@ class DataModule:
         Args:
             part: train, val or test.
             passes: the passes of the model.
-            policy: how to plan them; None for that of the settings. "auto" plans a few batches in
-                trial, and `loader.calls` says what came of it.
+            policy: how to plan them; None for that of the settings.
             rank: which of `world_size` processes this is; each gets batches of `batch_size`, or of
                 `scored_batch_size` if they are not shuffled.
             world_size: how many processes share the part; no record is in two of them.
@@ -329,10 +328,8 @@ class DataModule:
             rank,
             world_size,
         )
-        dataset = GraphDataset(dag, passes, "depth", share, lowered, read)
-        loader = GraphLoader(dataset, sampler, pin_memory)
-        loader.choose_policy(policy or self.policy)
-        return loader
+        dataset = GraphDataset(dag, passes, policy or self.policy, share, lowered, read)
+        return GraphLoader(dataset, sampler, pin_memory)
 
     def _scored_together(self, num_nodes: Tensor) -> int:
         """The records of a batch that is only scored: it has no gradients, which take the memory.

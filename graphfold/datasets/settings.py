@@ -51,8 +51,7 @@ class DataSettings:
         batch_size: the most graphs in a batch that is trained; batches that are only scored are
             larger.
         max_nodes: the most nodes in a batch; None for any number.
-        policy: which nodes run together, see `graphfold.batching.scheduling.policies`; "auto" takes
-            the one that needs the fewest calls of cells.
+        policy: which nodes run together, see `graphfold.batching.scheduling.policies`.
         share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": where
             the model is known to compute the same.
 
@@ -86,7 +85,7 @@ class DataSettings:
 
     batch_size: From1 = 32
     max_nodes: From1 | None = None
-    policy: Annotated[str, Limits(choices=("auto", *POLICIES.paths))] = "auto"
+    policy: Annotated[str, Limits(choices=tuple(POLICIES.paths))] = "depth"
     share: Literal["auto"] | bool = "auto"
 
     min_count: From1 = 1

@@ -135,12 +135,11 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
 def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     head, calibration, settings = model.head, None, config.calibration
     how = settings.method, settings.level, settings.sets
-    policy = "depth" if data.policy == "auto" else data.policy
     for part in ("val", "test"):
         numbers = data.split.part(part)[:REHEARSED]
         if not len(numbers):
             continue
-        rows = score(model, [model.plan(data.select(numbers, encoded=True), policy)])
+        rows = score(model, [model.plan(data.select(numbers, encoded=True), data.policy)])
         if part == "val":
             calibration = fit_calibration(head, *how, rows.prediction, rows.target)
         if calibration is not None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphfold.batching import Batch
 from graphfold.batching.kernels.segment import segment_mean
-from graphfold.batching.scheduling.schedule_report import count_calls
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.data_module import DataModule
@@ -342,12 +341,6 @@ class Predictor:
             self.share = can_share(trained.model)
         # In one graph few nodes are equal: to find them takes longer than to compute them.
         share = bool(self.share) and encoded.num_graphs > 1
-        if self.policy == "auto":
-            plan = trained.model.plan
-            calls = count_calls(
-                trained.model.passes, lambda name: [plan(encoded, name, share).schedule.passes]
-            )
-            self.policy = next(iter(calls), "depth")
         return trained.model.plan(encoded, self.policy, share).to(trained.device)
 
     def compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:

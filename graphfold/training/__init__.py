@@ -7,9 +7,6 @@ if TYPE_CHECKING:
     from graphfold.training.loop.callbacks import AverageWeights as AverageWeights
     from graphfold.training.loop.callbacks import EarlyStopping as EarlyStopping
     from graphfold.training.loop.callbacks import LearningRateMonitor as LearningRateMonitor
-    from graphfold.training.loop.callbacks import (
-        StochasticWeightAveraging as StochasticWeightAveraging,
-    )
     from graphfold.training.loop.callbacks import TensorBoardLogger as TensorBoardLogger
     from graphfold.training.loop.loop import Callback as Callback
     from graphfold.training.loop.loop import Loop as Loop
@@ -21,7 +18,6 @@ _HOME = {
     "EarlyStopping": "loop.callbacks",
     "LearningRateMonitor": "loop.callbacks",
     "Loop": "loop.loop",
-    "StochasticWeightAveraging": "loop.callbacks",
     "TensorBoardLogger": "loop.callbacks",
     "Trainer": "trainer",
 }
@@ -32,7 +28,6 @@ __all__ = [
     "EarlyStopping",
     "LearningRateMonitor",
     "Loop",
-    "StochasticWeightAveraging",
     "TensorBoardLogger",
     "Trainer",
 ]

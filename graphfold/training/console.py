@@ -38,13 +38,6 @@ def describe_data(data: DataModule) -> str:
     return "\n".join(lines)
 
 
-def describe_policy(calls: Mapping[str, float]) -> str:
-    """The scheduling policy that was chosen, with the calls of cells that each one needs."""
-    (name, fewest), *others = calls.items()
-    more = "".join(f"; {other}: {count:.0f}" for other, count in others)
-    return f"policy {name}: {fewest:.0f} calls of cells per batch{more}"
-
-
 #: Targets that have a row in the table of metrics, and metrics that have a column in it.
 _MOST_TARGETS, _MOST_COLUMNS = 20, 8
 

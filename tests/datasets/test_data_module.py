@@ -265,7 +265,7 @@ def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
         ),
         ({"on_error": "ignore"}, r"data\.on_error is 'ignore', but it is one of raise, skip"),
         ({"split": ".."}, r"data\.split=\.\.: '\.\.' is no dotted path\. Give one as package\.mod"),
-        ({"policy": "fast"}, r"data\.policy is 'fast', but it is one of auto, depth"),
+        ({"policy": "fast"}, r"data\.policy is 'fast', but it is one of depth"),
         ({"batch_size": "3"}, r"data\.batch_size is '3', but it must be a whole number"),
         ({"corpus": 3}, r"data\.corpus is 3, but it must be a string or null"),
         (

@@ -44,10 +44,9 @@ def run_command(words: list[str], folder: Path) -> None:
     if words[0] == "train" and not any(word.startswith("data.path=") for word in words):
         words = [word for word in words if word not in ("--cfg", "job")] + ["--cfg", "job"]
     elif words[0] in ("train", "tune") and not any(word.startswith("resume=") for word in words):
-        if not any(word.startswith("stages=") for word in words):  # these say how many epochs
-            words = [*words, "trainer.max_epochs=1"]
-        words = [*words, f"data.cache_dir={folder}/cache", "logger=none"]
-        words.append("model.fuse=false")  # to compile takes longer than an epoch
+        words = [*words, "trainer.max_epochs=1", f"data.cache_dir={folder}/cache", "logger=none"]
+        if "model=forest" not in words:
+            words.append("model.fuse=false")  # to compile takes longer than an epoch
     assert run(*words) == 0, words
 
 

@@ -304,28 +304,6 @@ def _(lab):
     assert any(value.any() for name, value in change.items() if name.startswith("head"))
 
 
-@row.changes("stages", "what is frozen, the rate, and the epochs of each stage, in order")
-def _(lab):
-    first, second = "{freeze: [encoder], epochs: 1}", "{epochs: 1, lr: 0}"
-    one = lab.run("trees", f"stages=[{first}]").weights("last")
-    both = lab.run("trees", f"stages=[{first},{second}]", "trainer.max_epochs=2").weights("last")
-    before = beginning(lab, "trees")
-    assert same_bits(one, both)
-    assert all(torch.equal(v, before[n]) for n, v in one.items() if n.startswith("encoder"))
-    assert not same_bits(one, before)
-    composed = lab.compose(["data=listops_generated", f"stages=[{first},{{epochs: 4}}]"])
-    assert composed.trainer.max_epochs == 5
-    with pytest.raises(ConfigError, match="the stages have 1 epochs"):
-        lab.config("trees", f"stages=[{first}]", "trainer.max_epochs=3")
-
-
-@row.changes("lr_factors", "a part of the model learns at this factor of the rate")
-def _(lab):
-    plain, slow = moved(lab), moved(lab, "+lr_factors.head=0.25")
-    for name, value in plain.items():
-        same(slow[name], value * (0.25 if name.startswith("head") else 1), rtol=1e-3, atol=1e-6)
-
-
 def weighted_step(lab: Lab, weights: list[int], way: str) -> Run:
     """A step over ten molecules: each "weighs" so much, is "repeated" so often, or is "plain"."""
     rows = [f"{smiles},{i / 2}" for i, smiles in enumerate(MOLECULES)]

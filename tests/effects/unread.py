@@ -116,11 +116,11 @@ READ: dict[str, str] = {
         "of every training",
     ),
     **dict.fromkeys(
-        ("resume", "init_from", "lr_factors", "dropout_samples", "calibration.method"),
+        ("resume", "init_from", "freeze", "dropout_samples", "calibration.method"),
         "what does not fit the model or the data is refused by its own check",
     ),
     **dict.fromkeys(
-        _ids("trainer/default", "accelerator", "devices", "num_nodes", "precision", "max_epochs")
+        _ids("trainer/default", "accelerator", "devices", "precision", "max_epochs")
         + _ids("trainer/default", "accumulate_grad_batches", "gradient_clip_val")
         + _ids("trainer/default", "limit_train_batches")
         + _ids("lr_scheduler/constant", "factor")
@@ -267,13 +267,6 @@ UNREAD: dict[str, Unread] = {
     "calibration.sets": Unread(
         "calibration.sets=lac is not read with calibration.method=none",
         words=("classes", "calibration.method=none", "calibration.sets=lac"),
-    ),
-    **dict.fromkeys(
-        ("freeze", "stages"),
-        Unread(
-            "freeze and stages are both given",
-            words=("molecules", "freeze=[encoder]", "stages=[{epochs: 1}]"),
-        ),
     ),
 }
 

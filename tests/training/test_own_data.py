@@ -232,33 +232,12 @@ def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.Monke
         return original(dag, passes, policy, *more)
 
     monkeypatch.setattr(batch, "build_schedule", noted)
-    # The check of the cells before training has plans of its own.
-    monkeypatch.setattr("graphfold.recipe.warn_of_batch_dependence", lambda *_: None)
     new = tmp_path / "new.tsv"
     new.write_text("5\t( ( ( [MAX 2 ) 5 ) ] )\n")
     folder = train(tmp_path / "run", *listops("data.policy=critical_path"))
     assert run("evaluate", folder) == 0
     assert run("predict", folder, new, "--output", tmp_path / "p.jsonl") == 0
     assert set(policies) == {"critical_path"}
-    policies.clear()
-    assert (
-        run("predict", folder, new, "--set", "policy=auto", "--output", tmp_path / "p.jsonl") == 0
-    )
-    assert policies == ["depth", "critical_path", "depth"]
-
-
-def test_the_training_log_names_the_policy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train(tmp_path / "run", *listops())
-    log = capsys.readouterr().out
-    assert "policy depth: " in log
-    assert " calls of cells per batch; critical_path: " in log
-    chosen = train(tmp_path / "other", *listops("data.policy=one_by_one"))
-    assert "calls of cells per batch" not in capsys.readouterr().out
-    assert run("evaluate", chosen) == 0
-    assert run("train", *listops("data.policy=critical")) == 2
-    assert "one_by_one. Did you mean 'critical_path'?" in capsys.readouterr().err
 
 
 def test_a_training_part_without_any_target_is_refused(

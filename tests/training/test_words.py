@@ -98,9 +98,9 @@ def test_what_an_experiment_needs_is_named(
     assert fault in capsys.readouterr().err
 
 
-def test_vectors_without_a_learning_rate_stay(corpora: Path, vectors: Path, tmp_path: Path) -> None:
+def test_frozen_vectors_stay(corpora: Path, vectors: Path, tmp_path: Path) -> None:
     own = ["data=sst", f"data.vectors={vectors}", f"data.root={corpora}", *SMALL]
-    folder = train(tmp_path / "run", *own, f"lr_factors={{{TABLE}: 0}}")
+    folder = train(tmp_path / "run", *own, f"freeze=[{TABLE}]")
     given = read_given(vectors)
     found = word_rows(folder)
     for word in WORDS[:-2]:

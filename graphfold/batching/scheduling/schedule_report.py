@@ -1,8 +1,8 @@
-"""ScheduleReport: how many calls of cells a schedule takes, how few could do, and who needs few."""
+"""ScheduleReport: how many calls of cells a schedule takes, and how few could do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,9 +10,6 @@ import numpy as np
 
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds
-
-#: The policies that are tried; of equally many calls, and without a trial, the first is taken.
-CANDIDATES = ("depth", "critical_path")
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def _launches(item: Pass, plan: PassSchedule, num_nodes: int | None) -> Launches
         bound = lower_bound(plan)
     return Launches(
         name,
-        launches=_num_calls(item, plan),
+        launches=len(plan.groups) * times,
         rows=plan.num_rows * times,
         nodes=(plan.num_rows if num_nodes is None else num_nodes) * times,
         lower_bound=bound * times,
@@ -127,28 +124,3 @@ def lower_bound(plan: PassSchedule) -> int:
             own[has_children] = np.maximum.reduceat(below, ptr[has_children])
         own[:, column[group.op_type]] += 1
     return int(longest.max(axis=0).sum())
-
-
-def count_calls(
-    passes: Sequence[Pass], plan: Callable[[str], Iterable[Sequence[PassSchedule]]]
-) -> dict[str, float]:
-    """Policy -> calls of cells per batch, fewest first.
-
-    Args:
-        passes: the passes of the model. Rounds of message passing need the same calls under every
-            policy: for them alone nothing is planned, and the result is empty.
-        plan: the plans of some batches under a policy.
-    """
-    if all(isinstance(item, Rounds) for item in passes):
-        return {}
-    calls = {name: _mean_calls(passes, list(plan(name))) for name in CANDIDATES}
-    return dict(sorted(calls.items(), key=lambda item: item[1]))
-
-
-def _mean_calls(passes: Sequence[Pass], batches: Sequence[Sequence[PassSchedule]]) -> float:
-    calls = [sum(map(_num_calls, passes, plans)) for plans in batches]
-    return sum(calls) / max(len(calls), 1)
-
-
-def _num_calls(item: Pass, plan: PassSchedule) -> int:
-    return len(plan.groups) * (item.rounds if isinstance(item, Rounds) else 1)

@@ -35,11 +35,7 @@ from graphfold.training.config.overrides import (
     refuse_sweeps,
     suggest_key,
 )
-from graphfold.training.config.training_config import (
-    TrainingConfig,
-    count_epochs,
-    flatten,
-)
+from graphfold.training.config.training_config import TrainingConfig, flatten
 from graphfold.training.run.run_folder import RunFolder
 
 #: What `graphfold train` runs when no override chooses data, a model or an experiment.
@@ -142,8 +138,7 @@ def finish(
 ) -> Composed:
     """A config that Hydra composed, with what follows from it, resolved and checked.
 
-    What follows from it: options of the data that the model needs, the number of epochs that the
-    stages have, paths that hold from any folder.
+    What follows from it: options of the data that the model needs, paths that hold from any folder.
 
     Args:
         job: the config without its hydra node.
@@ -155,7 +150,7 @@ def finish(
         ConfigError: as `compose` does.
     """
     refuse_address(folder, "hydra.run.dir")
-    _complete(job, hydra)
+    _meet_needs(job, hydra)
     plain = OmegaConf.to_container(job, resolve=True, throw_on_missing=False)
     assert isinstance(plain, dict)
     optional = dict.fromkeys(("lr_scheduler", "callbacks", "logger"))  # may be deleted
@@ -272,7 +267,7 @@ def show_config(
     """
     with explained(overrides, sources):
         whole = load_whole(overrides, sources)
-        _complete(whole, whole.hydra)
+        _meet_needs(whole, whole.hydra)
         with resolving(whole), flag_override(whole.hydra, "readonly", False):
             if resolve:
                 OmegaConf.resolve(whole)
@@ -347,8 +342,48 @@ def split_sweeping(
     return single, [override for override in parsed if override.is_sweep_override()]
 
 
-def sweep_folder(overrides: Sequence[str], sources: Sources) -> tuple[Path, list[str]]:
-    """The folder of a sweep, and the overrides with it: the time in its name is now."""
+def as_experiment(
+    overrides: Sequence[str],
+    config_dir: Path | None = None,
+    trusted: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """The config of some overrides as an experiment: options of groups, and what differs from them.
+
+    Values that others decide stay so (`${seed}`). The arguments are those of `compose`.
+    """
+    sources = Sources(config_dir)
+    with explained(overrides, sources, trusted):
+        whole = load_whole(overrides, sources, trusted)
+        chosen = {
+            group: option
+            for group, option in whole.hydra.runtime.choices.items()
+            if "/" not in group and group != "experiment" and option is not None
+        }
+        # Hydra does not tell which files were joined; what they hold are differences to no part.
+        chosen = {**WITHOUT_PARTS, **chosen}
+        words = [f"{group}={option}" for group, option in chosen.items()]
+        plain = load_whole(words, sources, trusted)
+        for config in (whole, plain):
+            _meet_needs(config, config.hydra)
+        own, other = (OmegaConf.to_container(_job(c), resolve=False) for c in (whole, plain))
+    defaults = [{f"override /{group}": option} for group, option in chosen.items()]
+    return {"defaults": defaults, **_differences(own, other)}
+
+
+def _differences(own: Any, plain: Any) -> dict[str, Any]:
+    """The part of a nested config that another one lacks or has another value for."""
+    found = {}
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(plain.get(key), dict):
+            if part := _differences(value, plain[key]):
+                found[key] = part
+        elif key not in plain or plain[key] != value:
+            found[key] = value
+    return found
+
+
+def split_sweep(overrides: Sequence[str], sources: Sources = Sources()) -> list[list[str]]:
+    """The overrides of every run of a sweep, in Hydra's order."""
     with _loader(sources) as (loader, _):
         parsed = parse_overrides(overrides, loader)
     if any(override.key_or_group == "resume" for override in parsed):
@@ -380,26 +415,6 @@ def _meet_needs(job: DictConfig, hydra: DictConfig) -> None:
                 f"not {json.dumps(given)}. Leave it out, or choose another model."
             )
         OmegaConf.update(job, key, value, force_add=True)
-
-
-def _count_epochs(job: DictConfig, hydra: DictConfig) -> None:
-    """Sets trainer.max_epochs to the epochs of the stages, where there are any."""
-    stages = job.get("stages")
-    total = count_epochs(OmegaConf.to_container(stages) if OmegaConf.is_config(stages) else stages)
-    if total is None:
-        return
-    if "trainer.max_epochs" in _typed(hydra) and job.trainer.max_epochs != total:
-        raise ConfigError(
-            f"trainer.max_epochs is {job.trainer.max_epochs}, but the stages have {total} epochs "
-            "together. Leave trainer.max_epochs out."
-        )
-    job.trainer.max_epochs = total
-
-
-def _complete(job: DictConfig, hydra: DictConfig) -> None:
-    """Sets the values that follow from others."""
-    _meet_needs(job, hydra)
-    _count_epochs(job, hydra)
 
 
 def _typed(hydra: DictConfig) -> list[str]:

@@ -17,13 +17,10 @@ from graphfold.datasets.settings import DataSettings, setting_faults
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.options import (
     From0,
-    From1,
     Limits,
     LocalPath,
-    is_number,
     make_section,
     section_faults,
-    value_faults,
 )
 from graphfold.training.trainer import Trainer
 
@@ -45,26 +42,6 @@ class Loss(TypedDict):
     """The config group `loss`: how the losses of rows become the loss of a step."""
 
     reduction: Literal["per_graph", "per_node"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Some epochs of a run, with an optimizer of their own.
-
-    Args:
-        epochs: how many.
-        freeze: names of parts of the model whose weights stay as they are.
-        lr: the learning rate at its beginning; None for the optimizer's.
-    """
-
-    epochs: From1
-    freeze: Sequence[str] | None = None
-    lr: Annotated[float, Limits(least=0)] | None = None
-
-    @property
-    def frozen(self) -> tuple[str, ...]:
-        """The names in `freeze`."""
-        return tuple(self.freeze or ())
 
 
 @dataclass(frozen=True)
@@ -110,8 +87,6 @@ class TrainingConfig:
     dropout_samples: Annotated[int, Limits(least=2, most=100_000)] | None = None
     calibration: CalibrationSettings = CalibrationSettings()
     freeze: Sequence[str] | None = None
-    stages: Sequence[Stage] | None = None
-    lr_factors: Any = None  # part of the model -> factor
     resume: LocalPath | None = None
     init_from: LocalPath | None = None
     needs: Sequence[Any] | None = None
@@ -176,18 +151,6 @@ class TrainingConfig:
         """The text of config.yaml."""
         return yaml.safe_dump(dict(self.mapping), sort_keys=False, allow_unicode=True)
 
-    @property
-    def training_stages(self) -> Sequence[Stage]:
-        """The stages; without `stages` one, over all epochs, in which `freeze` holds."""
-        return self.stages or [Stage(self.trainer.max_epochs, self.freeze)]
-
-
-def count_epochs(stages: Any) -> int | None:
-    """The epochs of all stages as they stand in a mapping; None if they have a fault."""
-    if not stages or [*value_faults(stages, Sequence[Stage], "stages")]:
-        return None
-    return sum(int(stage["epochs"]) for stage in stages)
-
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted key, value) of every leaf of a nested config."""
@@ -237,23 +200,13 @@ def _absent_values(mapping: Mapping[str, Any]) -> Iterator[str]:
 
 def _other_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
     """The faults that no type hint tells."""
-    names, factors, stages = (mapping.get(key) for key in ("metrics", "lr_factors", "stages"))
+    names = mapping.get("metrics")
     are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if names is not None and not (are_names and names and len({*names}) == len(names)):
         yield (
             f"metrics is {names!r}, but it is a list of different names, such as [rmse,mae], or "
             "null for those of the head."
         )
-    numbers = factors.values() if isinstance(factors, Mapping) else [-1]
-    if factors is not None and not all(is_number(value) and value >= 0 for value in numbers):
-        yield (
-            f"lr_factors is {factors!r}, but it must be null or a mapping of parts of the model to "
-            "numbers from 0 on, such as {encoder: 0.1}."
-        )
-    if stages == []:
-        yield "stages is [], but it must be a list such as [{epochs: 5}] or null."
-    elif stages is not None and mapping.get("freeze"):
-        yield "freeze and stages are both given. Write freeze in those stages where it holds."
     model = mapping.get("model")
     encoder = model.get("encoder_from") if isinstance(model, Mapping) else None
     if encoder is not None and mapping.get("init_from") is not None:

@@ -34,7 +34,6 @@ REGISTERED_TRAINING = (
     "graphfold.training.AverageWeights",
     "graphfold.training.EarlyStopping",
     "graphfold.training.LearningRateMonitor",
-    "graphfold.training.StochasticWeightAveraging",
     "graphfold.training.TensorBoardLogger",
     "lightning.pytorch.loggers.CSVLogger",
     "lightning.pytorch.loggers.TensorBoardLogger",

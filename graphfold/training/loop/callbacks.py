@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -21,7 +20,6 @@ from graphfold.files import refuse_links
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Logger, Loop
-from graphfold.training.loop.optimisation import rate_without_factors
 from graphfold.training.process.launch import is_first
 
 #: Seconds between two losses in the bar.
@@ -174,76 +172,6 @@ class AverageWeights(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes up the mean."""
         self.count, self._mean = int(state.get("count", 0)), dict(state.get("mean", {}))
-
-
-class StochasticWeightAveraging(Callback):
-    """The mean of the weights at the ends of the last epochs, validated and kept in their place.
-
-    Izmailov et al. (2018), https://arxiv.org/abs/1803.05407. From its first epoch on the learning
-    rate goes to a rate of its own, at which it stays, whatever the schedule. Difference from the
-    paper: statistics of normalisation are averaged like the weights, not computed anew at the end.
-
-    Args:
-        swa_lrs: the learning rate.
-        swa_epoch_start: the epoch, from 0 on, whose weights are the first in the mean, or the share
-            of all epochs before it.
-        annealing_epochs: so many epochs does the rate take to `swa_lrs`, along a cosine.
-    """
-
-    def __init__(
-        self, swa_lrs: float, swa_epoch_start: int | float = 0.8, annealing_epochs: int = 10
-    ) -> None:
-        self.swa_lrs = swa_lrs
-        self.swa_epoch_start = swa_epoch_start
-        self.annealing_epochs = annealing_epochs
-        self.count = 0  # of the epochs in the mean
-        self._mean: dict[str, Tensor] = {}
-        self._rates: list[float] = []  # of the optimizer, and of its groups, before
-
-    def on_train_epoch_start(self, loop: Loop) -> None:
-        """Sets the learning rate of the epoch."""
-        first, groups = self._first_epoch(loop), loop.optimizer.param_groups
-        if loop.epoch < first:
-            return
-        if loop.epoch == first or len(self._rates) != len(groups) + 1:
-            whole = rate_without_factors(loop.optimizer, loop.lr_factors)
-            self._rates = [whole, *(float(group["lr"]) for group in groups)]
-        done = (loop.epoch - first) / self.annealing_epochs if self.annealing_epochs else 1.0
-        share = (1 - math.cos(math.pi * min(1.0, done))) / 2
-        for group, before in zip(groups, self._rates[1:], strict=True):
-            factor = before / (self._rates[0] or 1.0)
-            group["lr"] = before + share * (self.swa_lrs * factor - before)
-
-    def on_train_batch_end(self, loop: Loop) -> None:
-        """Adds the weights at the end of an epoch to the mean."""
-        is_last = loop.batch_index + 1 == loop.num_batches
-        if loop.epoch < self._first_epoch(loop) or not is_last:
-            return
-        self.count += 1
-        for name, weight in loop.model.state_dict().items():
-            mean = self._mean.get(name)
-            if mean is None or not mean.is_floating_point():
-                self._mean[name] = _in_full(weight)
-            else:
-                self._mean[name] = mean.to(loop.device).lerp(_in_full(weight), 1 / self.count)
-
-    def kept_weights(self) -> Mapping[str, Tensor] | None:
-        """The mean, once there was an epoch."""
-        return self._mean or None
-
-    def state_dict(self) -> dict[str, Any]:
-        """The mean, the number of its epochs, and the rates before."""
-        return {"count": self.count, "mean": self._mean, "rates": self._rates}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes up the mean."""
-        self.count, self._mean = int(state.get("count", 0)), dict(state.get("mean", {}))
-        self._rates = list(state.get("rates", []))
-
-    def _first_epoch(self, loop: Loop) -> int:
-        """The first epoch whose weights are in the mean."""
-        start = self.swa_epoch_start
-        return int(start * loop.trainer.max_epochs) if isinstance(start, float) else start
 
 
 def _in_full(weight: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, first_line
 from graphfold.training.config.training_config import TrainingConfig
-from graphfold.training.console import describe_policy
 from graphfold.training.loop.callbacks import (
     ProgressLine,
     make_loggers,
@@ -72,9 +71,7 @@ def fit_network(
             lowering=loop.model.lowering,
             seed=member_seed(data.settings.seed, member),
         )
-    loop.policy, calls = batches["train"].policy, batches["train"].calls
-    if calls and loop.is_first:
-        print(describe_policy(calls), flush=True)
+    loop.policy = batches["train"].policy
     try:
         if resume:
             kept.take_up(loop)

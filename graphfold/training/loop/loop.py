@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -20,15 +19,11 @@ from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.loader import GraphLoader
-from graphfold.training.config.training_config import Stage
 from graphfold.training.loop.optimisation import (
-    LENGTHS,
-    StagedModel,
     add_gradients,
     build_optimizer,
-    rate_without_factors,
-    read_factors,
-    refuse_lost_factors,
+    freeze,
+    in_training_mode,
     skips_absent_rows,
 )
 from graphfold.training.process.ranks import add_over_processes, add_up, share_buffers, world
@@ -137,8 +132,7 @@ class Loop:
         reduction: "per_graph" or "per_node".
         metrics: names or dotted paths of metrics; None for those of the model's head.
         monitor: the metric that chooses the best epoch, such as val/rmse.
-        stages: what is frozen when; None for one stage in which nothing is.
-        lr_factors: part of the model -> factor of its learning rate.
+        frozen: names of parts of the model whose weights stay as they are.
         callbacks: called in this order.
         loggers: get the metrics of every epoch, from one process; who made them finalizes them, but
             after an error.
@@ -149,13 +143,13 @@ class Loop:
         batch_index: the number of the batch in its epoch, of `num_batches`.
         metrics: val/NAME -> value after the last validation; None where it is undefined.
         train_loss: the mean loss of the last whole epoch.
-        rate: its learning rate, without factors.
+        rate: its learning rate.
         should_stop: whether training ends after this epoch.
         has_stepped: whether this loop has taken a step, and not only the run that it continues.
 
     Raises:
-        ConfigError: if a stage freezes what is not there, or all there is, or a factor is given to
-            what is not there, or there is no such metric.
+        ConfigError: if what is to be frozen is not there, or all there is, or there is no such
+            metric.
     """
 
     def __init__(
@@ -168,8 +162,7 @@ class Loop:
         reduction: str = "per_graph",
         metrics: Sequence[str] | None = None,
         monitor: str = "val/loss",
-        stages: Sequence[Stage] | None = None,
-        lr_factors: Mapping[str, float] | None = None,
+        frozen: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
         loggers: Sequence[Logger] = (),
     ) -> None:
@@ -180,8 +173,8 @@ class Loop:
         self.reduction = reduction
         self.head_metrics = HeadMetrics.of(model.head, metrics, reduction)
         self.monitor = monitor
-        self.staged = StagedModel(model, stages or [Stage(self.trainer.max_epochs)])
-        self.lr_factors = read_factors(model, lr_factors or {})
+        self.frozen = tuple(frozen)
+        freeze(model, frozen)
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
         self.policy = "depth"  # for halves of a batch
@@ -196,7 +189,6 @@ class Loop:
         self._epoch_loss = torch.zeros(())
         self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is
         self._weights: list[nn.Parameter] = []  # found once an epoch, not twice a step
-        self._said = ""  # of the stage
 
     @property
     def mode(self) -> str:
@@ -257,12 +249,7 @@ class Loop:
 
     def train_epoch(self, batches: GraphLoader) -> None:
         """Goes over the training part once."""
-        if self.staged.enter(self.epoch):
-            self._make_optimizer()
-        self.staged.hold()
-        if self.is_first and str(self.staged) != self._said:
-            self._said = str(self.staged)
-            print(self._said, flush=True)
+        in_training_mode(self.model, self.frozen)
         batches.sampler.set_epoch(self.epoch)
         self.num_batches = Trainer.limited(len(batches), self.trainer.limit_train_batches)
         self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -280,7 +267,7 @@ class Loop:
             share_buffers(self.model)
         loss = add_up(self._epoch_loss.item(), self.device)
         self.train_loss = loss / self._epoch_count if self._epoch_count else float("nan")
-        self.rate = rate_without_factors(self.optimizer, self.lr_factors)
+        self.rate = float(self.optimizer.param_groups[0]["lr"])
 
     def training_step(self, batch: Batch, index: int) -> None:
         """Adds a batch to the gradients; takes the step when it is complete."""
@@ -438,28 +425,19 @@ class Loop:
         """The weights that are not frozen."""
         return [w for w in self._weights or self.model.parameters() if w.requires_grad]
 
-    # ---- The optimizer of a stage
+    # ---- The optimizer
 
     def _make_optimizer(self) -> None:
-        """Makes the optimizer of the current stage and the schedule of its learning rate."""
-        stage, make = self.staged.stage, self.make_optimizer
-        if stage.lr is not None:
-            make = partial(make, lr=stage.lr)
-        tables, factors = self._sparse_tables(), self.lr_factors
-        self.optimizer = build_optimizer(make, self._learning(), tables, factors)
+        """Makes the optimizer and the schedule of its learning rate."""
+        tables = self._sparse_tables()
+        self.optimizer = build_optimizer(self.make_optimizer, self._learning(), tables)
         self.lr_scheduler = None
         if self.make_lr_scheduler is None:
             return
         options = {}
-        keywords = getattr(self.make_lr_scheduler, "keywords", {})
         if getattr(self.make_lr_scheduler, "func", None) is ReduceLROnPlateau:
-            options = {"mode": self.mode, **keywords}
-        if len(self.staged.stages) > 1:  # a schedule over all epochs is one over the stage's
-            total = self.staged.num_epochs
-            options |= {n: stage.epochs for n in LENGTHS if keywords.get(n) == total}
-        before = [float(group["lr"]) for group in self.optimizer.param_groups]
+            options = {"mode": self.mode, **getattr(self.make_lr_scheduler, "keywords", {})}
         self.lr_scheduler = self.make_lr_scheduler(self.optimizer, **options)
-        refuse_lost_factors(self.optimizer, before)
 
     def _sparse_tables(self) -> list[nn.Parameter]:
         """Lets tables of embeddings have sparse gradients where the steps stay the same.
@@ -494,9 +472,6 @@ class Loop:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes up the state after an epoch; `begin` and the weights come before."""
-        epoch = int(state["epoch"])
-        if self.staged.enter(epoch):  # the state of the optimizer is that of its stage
-            self._make_optimizer()
         self.optimizer.load_state_dict(state["optimizer"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
@@ -504,7 +479,7 @@ class Loop:
             self.scaler.load_state_dict(state["scaler"])
         for name, callback in self._named_callbacks():
             callback.load_state_dict(state["callbacks"].get(name, {}))
-        self.epoch, self.step = epoch + 1, int(state["step"])
+        self.epoch, self.step = int(state["epoch"]) + 1, int(state["step"])
 
     def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
         """The callbacks by the names of their classes, with a number where there are several."""

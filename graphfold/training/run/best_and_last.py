@@ -20,13 +20,15 @@ from graphfold.files import write_bytes, write_text
 from graphfold.layers import Model
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback, Loop
-from graphfold.training.loop.optimisation import LENGTHS
 from graphfold.training.process.process import capture_generators, restore_generators
 from graphfold.training.process.ranks import gather_objects
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.run.weights import check_state, check_weights
 from graphfold.training.scoring import Metrics
+
+#: Arguments of schedules of the learning rate that say for how many epochs they are made.
+LENGTHS = ("T_max", "total_steps")
 
 
 class BestAndLast(Callback):

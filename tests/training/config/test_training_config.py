@@ -12,7 +12,7 @@ from graphfold.errors import ConfigError
 from graphfold.layers.uncertainty.calibration import METHODS
 from graphfold.layers.uncertainty.conformal import SETS
 from graphfold.training.config.compose import compose
-from graphfold.training.config.training_config import CalibrationSettings, Stage, TrainingConfig
+from graphfold.training.config.training_config import CalibrationSettings, TrainingConfig
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +47,6 @@ def test_keys_that_every_run_has_are_needed(key: str, whole: dict[str, Any]) -> 
         ({"needs": [[]]}, r"\[\] has no value"),
         ({"freeze": 3}, "freeze is 3, but it must be a list of strings or null"),
         ({"freeze": ["a", 3]}, "freeze is .* but it must be a list of strings or null"),
-        ({"stages": [{"epochs": 1, "lr": float("nan")}]}, r"stages\[0\].lr is nan"),
-        ({"lr_factors": {"encoder": float("inf")}}, "lr_factors is {'encoder': inf}"),
-        ({"lr_factors": 3}, "lr_factors is 3, but it must be null or a mapping"),
-        ({"lr_factors": [1]}, r"lr_factors is \[1\]"),
-        ({"lr_factors": {"encoder": "high"}}, "lr_factors is {'encoder': 'high'}"),
-        ({"lr_factors": {"encoder": -1}}, "lr_factors is {'encoder': -1}"),
-        ({"stages": [{"epoch": 3}]}, r"stages\[0\] has no option 'epoch'. Did you mean 'epochs'\?"),
-        ({"stages": [{"epochs": 0}]}, r"stages\[0\].epochs is 0, but it must be a whole number"),
-        ({"stages": [{"epochs": 1, "lr": "x"}]}, r"stages\[0\].lr is 'x', but it must be a number"),
-        ({"stages": [{"epochs": 1, "freeze": "a"}]}, r"stages\[0\].freeze is 'a', but it must be"),
-        ({"stages": [3]}, r"stages\[0\] is 3, but it must be a mapping"),
-        ({"stages": []}, r"stages is \[\], but it must be a list"),
-        ({"stages": [{"epochs": 1}], "freeze": ["a"]}, "freeze and stages are both given"),
     ],
 )
 def test_values_of_the_wrong_kind(
@@ -67,11 +54,6 @@ def test_values_of_the_wrong_kind(
 ) -> None:
     with pytest.raises(ConfigError, match=fault):
         check(whole, config)
-
-
-def test_factors_are_numbers_by_the_names_of_parts(whole: dict[str, Any]) -> None:
-    factors = {"encoder": 0.1, "head": 2}
-    assert TrainingConfig.of({**whole, "lr_factors": factors}).lr_factors == factors
 
 
 def test_every_fault_is_named(whole: dict[str, Any]) -> None:
@@ -88,12 +70,11 @@ def test_keys_are_those_of_the_config_files() -> None:
 
 
 def test_null_and_absent_keys_have_defaults(whole: dict[str, Any]) -> None:
-    newer = ("ensemble", "dropout_samples", "calibration", "freeze", "stages", "lr_factors")
+    newer = ("ensemble", "dropout_samples", "calibration", "freeze")
     newer += ("threads", "metrics", "resume", "init_from", "needs", "name")
     config = TrainingConfig.of({k: v for k, v in whole.items() if k not in newer})
     assert (config.ensemble, config.threads, config.metrics, config.name) == (1, None, None, "run")
     assert config.calibration == CalibrationSettings("none", 0.9, None)
-    assert config.training_stages == [Stage(whole["trainer"]["max_epochs"])]
     assert TrainingConfig.of({**whole, "calibration": None}).calibration.method == "none"
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from training.one_step import new_loop
 from training.tiny_runs import listops, read_json, run, train, write_corpora
 
 import graphfold
@@ -24,7 +23,6 @@ from graphfold.training import (
     Callback,
     EarlyStopping,
     Loop,
-    StochasticWeightAveraging,
 )
 from graphfold.training.loop.callbacks import make_loggers
 from graphfold.training.run.checkpoint import Checkpoint
@@ -50,17 +48,12 @@ def test_a_decay_that_leaves_no_mean(decay: float) -> None:
         AverageWeights(decay)
 
 
-SWA = "+callbacks.swa={_target_: graphfold.training.StochasticWeightAveraging, swa_lrs: 0.01, "
-SWA += "swa_epoch_start: 1, annealing_epochs: 0}"
-
-
-@pytest.mark.parametrize("average", ["callbacks=average", SWA])
-def test_a_run_validates_and_keeps_the_mean(average: str, tmp_path: Path) -> None:
+def test_a_run_validates_and_keeps_the_mean(tmp_path: Path) -> None:
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += ["monitor=val/loss", f"data.root={write_corpora(tmp_path / 'corpora')}"]
     own += ["trainer.max_epochs=2", "callbacks=default", "model.fuse=false"]
     plain = train(tmp_path / "plain", *own)
-    mean = train(tmp_path / "mean", *own, average)
+    mean = train(tmp_path / "mean", *own, "callbacks=average")
     losses = []
     for folder in (plain, mean):
         with (folder / "metrics.csv").open() as file:
@@ -71,7 +64,7 @@ def test_a_run_validates_and_keeps_the_mean(average: str, tmp_path: Path) -> Non
         losses.append(epochs[-1])
     assert losses[0] != pytest.approx(losses[1], rel=1e-6)
     assert run("train", f"resume={mean}", "trainer.max_epochs=4") == 0
-    whole = train(tmp_path / "whole", *own, average, "trainer.max_epochs=4")
+    whole = train(tmp_path / "whole", *own, "callbacks=average", "trainer.max_epochs=4")
     assert (mean / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     assert read_json(mean / "metrics.json") == read_json(whole / "metrics.json")
 
@@ -89,42 +82,6 @@ def test_the_mean_of_weights_in_another_precision(tmp_path: Path, precision: str
     assert run("train", f"resume={once}", "trainer.max_epochs=2") == 0
     whole = train(tmp_path / "whole", *own, "trainer.max_epochs=2")
     assert read_json(once / "metrics.json") == read_json(whole / "metrics.json")
-
-
-class Weights(Callback):
-    """Collects the weights at the ends of epochs, and the learning rates."""
-
-    def __init__(self) -> None:
-        self.ends: list[torch.Tensor] = []
-        self.validated: list[torch.Tensor] = []
-        self.rates: list[float] = []
-
-    def on_train_epoch_start(self, loop: Loop) -> None:
-        self.rates.append(loop.optimizer.param_groups[0]["lr"])
-
-    def on_validation_start(self, loop: Loop) -> None:
-        self.validated.append(_flat(loop))
-
-    def on_train_epoch_end(self, loop: Loop) -> None:
-        self.ends.append(_flat(loop))
-
-
-def _flat(loop: Loop) -> torch.Tensor:
-    return torch.cat([p.detach().reshape(-1) for p in loop.model.parameters()])
-
-
-def test_stochastic_averaging_takes_the_mean_of_the_last_epochs(tmp_path: Path) -> None:
-    words = ("trainer.max_epochs=5", "lr_scheduler=step", "lr_scheduler.step_size=1")
-    loop, data = new_loop(*listops(*words, f"data.cache_dir={tmp_path}", "optimizer.lr=0.1"))
-    seen = Weights()
-    loop.callbacks = [StochasticWeightAveraging(0.02, 0.4, annealing_epochs=2), seen]
-    loop.begin()
-    loop.fit(data.loader("train", loop.model.passes), data.loader("val", loop.model.passes))
-    for epoch, validated in enumerate(seen.validated):
-        mean = torch.stack(seen.ends[2 : epoch + 1]).mean(0) if epoch >= 2 else seen.ends[epoch]
-        torch.testing.assert_close(validated, mean)
-    # Half in the first two epochs; then from 0.025 along half a cosine to 0.02 within two more.
-    assert seen.rates == pytest.approx([0.1, 0.05, 0.025, 0.0225, 0.02])
 
 
 def stopped_after(values: Sequence[float | None], mode: str = "min", **options: Any) -> int:

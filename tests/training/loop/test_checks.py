@@ -1,10 +1,9 @@
-"""What training finds out of a model: cells that depend on the batch, sharing, compiled cells."""
+"""What training finds out of a model: sharing, compiled cells."""
 
 from __future__ import annotations
 
 import copy
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,13 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.batching import Cell, Network
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import why_missing
 from graphfold.blocks import FC
-from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.dag import TypedDAG
 from graphfold.datasets.data_module import DataModule
 from graphfold.inference import apply
 from graphfold.layers import GraphModel, NaryTreeLSTMCell
@@ -30,7 +28,6 @@ from graphfold.training.loop.checks import (
     can_share,
     choose_sharing,
     describe_execution,
-    warn_of_batch_dependence,
 )
 from graphfold.training.run.initial_weights import make_model
 
@@ -40,52 +37,6 @@ def make(*overrides: str) -> tuple[Any, TypedDAG]:
     data = DataModule(**config.data)
     data.prepare()
     return make_model(decide(config, data), data), data.encoded("train")
-
-
-def change_state(model: Any, name: str, change: Any) -> None:
-    """Makes a cell apply a function to its field h."""
-    (cell,) = model.network.cells[0][name]
-    forward = cell.forward
-
-    def changed(x: Any, children: Any) -> dict[str, Tensor]:
-        state = dict(forward(x, children))
-        state["h"] = change(state["h"])
-        return state
-
-    cell.forward = changed
-
-
-@pytest.mark.parametrize("name", ["token", "pair"])
-@pytest.mark.parametrize(
-    "change", [lambda h: h + h.mean(0), lambda h: h + torch.rand_like(h)], ids=["mean", "random"]
-)
-def test_the_cell_is_named(name: str, change: Any) -> None:
-    model, dag = make()
-    change_state(model, name, change)
-    before = torch.get_rng_state()
-    with pytest.warns(UserWarning, match=rf"Cell \(type '{name}'\): what it computes for a node"):
-        warn_of_batch_dependence(model, dag)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert model.training
-    assert model.network.execution == {}
-
-
-@pytest.mark.parametrize("overrides", [[], ["model.dropout=0.5"], ["model=tree_rnn"]])
-def test_ones_that_are_right_are_not(overrides: list[str]) -> None:
-    model, dag = make(*overrides)
-    change_state(model, "pair", lambda h: h / h.norm(dim=1, keepdim=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_batch_dependence(model, dag)
-
-
-def test_graphs_of_one_node_say_nothing() -> None:
-    model, _ = make()
-    builder = GraphBuilder(Schema(types=(NodeType("word", arity=0),)))
-    for _ in range(3):
-        builder.output(builder.node("word"))
-        builder.finish()
-    warn_of_batch_dependence(model, builder.build())
 
 
 COMPILED = pytest.mark.skipif(

@@ -136,15 +136,13 @@ class Interrupted:
         self.monkeypatch.undo()
 
 
-@pytest.mark.parametrize("policy", ["auto", "critical_path"])
 def test_a_resumed_run_ends_as_an_unbroken_one(
-    policy: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     more = ["model.dropout=0.4", "trainer.max_epochs=3", "optimizer=adam", "lr_scheduler=cosine"]
-    overrides = listops(*more, f"data.policy={policy}")
+    overrides = listops(*more)
     whole = train(tmp_path / "whole", *overrides)
     broken = tmp_path / "broken"
     settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={broken}"]
