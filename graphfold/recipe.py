@@ -47,15 +47,15 @@ from graphfold.training.config.overrides import in_hydras_grammar
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
-from graphfold.training.loop.callbacks import end_loggers, make_loggers
 from graphfold.training.loop.checks import (
     check_measured,
     check_targets,
     refuse_unread_options,
     warn_of_leak,
 )
-from graphfold.training.loop.fitting import fit_network
-from graphfold.training.loop.loop import Callback, Logger, Loop
+from graphfold.training.loop.fitting import fit_network, fit_once
+from graphfold.training.loop.loggers import Logger, end_loggers, make_loggers
+from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.launch import is_first, num_processes
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
 from graphfold.training.process.quiet import printing_once

@@ -38,7 +38,6 @@ WRONG_USE = {
     "train seed=-1": r"seed is -1",
     "train seed=1,2": r"gives several values\. Add -m",
     "train callbacks.early_stopping=default": r"Write callbacks=early_stopping\.",
-    "train logger.tensorboard=none": r"Write logger=none\.",
     "train model.head=regression": r"model\.head is 'regression', but it is a section",
     "train optimizer.lr=fast": r"optimizer\.lr is 'fast', but it must be a number",
     "train optimizer._target_=torch.optim.Adm": r"torch\.optim has no 'Adm'\. Did you mean",

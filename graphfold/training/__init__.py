@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     from graphfold.training.loop.callbacks import AverageWeights as AverageWeights
     from graphfold.training.loop.callbacks import EarlyStopping as EarlyStopping
     from graphfold.training.loop.callbacks import LearningRateMonitor as LearningRateMonitor
-    from graphfold.training.loop.callbacks import TensorBoardLogger as TensorBoardLogger
+    from graphfold.training.loop.loggers import MLflowLogger as MLflowLogger
+    from graphfold.training.loop.loggers import TensorBoardLogger as TensorBoardLogger
+    from graphfold.training.loop.loggers import WandbLogger as WandbLogger
     from graphfold.training.loop.loop import Callback as Callback
     from graphfold.training.loop.loop import Loop as Loop
     from graphfold.training.trainer import Trainer as Trainer
@@ -18,8 +20,10 @@ _HOME = {
     "EarlyStopping": "loop.callbacks",
     "LearningRateMonitor": "loop.callbacks",
     "Loop": "loop.loop",
-    "TensorBoardLogger": "loop.callbacks",
+    "MLflowLogger": "loop.loggers",
+    "TensorBoardLogger": "loop.loggers",
     "Trainer": "trainer",
+    "WandbLogger": "loop.loggers",
 }
 
 __all__ = [
@@ -28,8 +32,10 @@ __all__ = [
     "EarlyStopping",
     "LearningRateMonitor",
     "Loop",
+    "MLflowLogger",
     "TensorBoardLogger",
     "Trainer",
+    "WandbLogger",
 ]
 
 

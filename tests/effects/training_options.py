@@ -7,6 +7,7 @@ plain gradient descent, whose change of weights tells what the step was.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from unittest import mock
 
@@ -23,7 +24,7 @@ import graphfold
 from graphfold.errors import ConfigError
 from graphfold.layers import GraphModel
 from graphfold.training.config.compose import compose
-from graphfold.training.loop.callbacks import make_loggers
+from graphfold.training.loop.loggers import make_loggers
 
 ROWS = row = Rows()
 
@@ -611,59 +612,19 @@ def _(lab):
 
 
 @row.changes(
-    ["logger/default.tensorboard.name", "logger/default.tensorboard.version"],
-    "the folder of TensorBoard's events in the run folder",
-)
-def _(lab):
-    words = ("logger=default", "logger.tensorboard.name=board", "logger.tensorboard.version=v2")
-    run = lab.run("molecules", *words)
-    (events,) = run.folder.rglob("events.*")
-    assert events.parent == run.folder / "board" / "v2"
-
-
-@row.changes("logger/none.tensorboard", "null: no logs but metrics.csv")
-def _(lab):
-    folder = lab.run("molecules", "logger=none").folder
-    assert not [*folder.rglob("events.*")]
-    assert (folder / "metrics.csv").is_file()
-
-
-@row.changes(
-    [
-        *("logger/mlflow.mlflow.experiment_name", "logger/mlflow.mlflow.tracking_uri"),
-        *("logger/wandb.wandb.project", "logger/wandb.wandb.offline"),
-    ],
-    "what MLflow and Weights & Biases are told; by default as their own environment variables say",
+    ["logger/mlflow.mlflow.experiment", "logger/wandb.wandb.project"],
+    "where MLflow and Weights & Biases list the run",
 )
 def _(lab, monkeypatch):
-    told = []
-
-    class Logger:
-        def __init__(self, **options):
-            told.append(options)
-
-        def log_metrics(self, metrics, step):
-            """Told nothing: nothing is trained."""
-
-        def log_hyperparams(self, config):
-            told[-1]["config"] = config
-
-    def make(*words):
-        make_loggers(lab.config("molecules", *words).logger, {"seed": 1}, lab.folder)
-        return told.pop()
-
-    for name in ("MLFlowLogger", "WandbLogger"):
-        monkeypatch.setattr(f"lightning.pytorch.loggers.{name}", Logger)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    common = {"save_dir": str(lab.folder), "config": {"seed": 1}}
-    mlflow = {"experiment_name": "smiles_gcn", "tracking_uri": "sqlite:///mlflow.db"}
-    assert make("logger=mlflow") == {**common, **mlflow}
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://there")
-    assert make("logger=mlflow")["tracking_uri"] == "http://there"
-    mine = ("logger.mlflow.experiment_name=mine", "logger.mlflow.tracking_uri=http://here")
-    mlflow = {"experiment_name": "mine", "tracking_uri": "http://here"}
-    assert make("logger=mlflow", *mine) == {**common, **mlflow}
+    mlflow, wandb = mock.MagicMock(), mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setenv("WANDB_PROJECT", "films")
-    assert make("logger=wandb") == {**common, "project": "films", "offline": False}
-    mine = ("logger.wandb.project=mine", "logger.wandb.offline=true")
-    assert make("logger=wandb", *mine) == {**common, "project": "mine", "offline": True}
+    for words, experiment, project in (
+        ((), "smiles_gcn", "films"),
+        (("logger.mlflow.experiment=mine", "logger.wandb.project=own"), "mine", "own"),
+    ):
+        config = lab.config("molecules", "logger=[mlflow,wandb]", *words)
+        make_loggers(config.logger, {"seed": 1}, lab.folder)
+        mlflow.set_experiment.assert_called_with(experiment)
+        wandb.init.assert_called_with(project=project, dir=str(lab.folder))

@@ -8,14 +8,13 @@ checkpoint says of its own packages counts for nothing. The config of a new run 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphfold.batching import Down, Rounds, Up
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.registry import ADAPTERS, FEATURE_SETS, foreign_package, is_path, package_of
-from graphfold.training.config.instantiate import KEYS, find_target, targets
+from graphfold.training.config.instantiate import find_target, targets
 from graphfold.training.config.model import AUTO
 
 #: Packages of which the parts of models are registered: modules, passes and blocks. Others of their
@@ -28,30 +27,17 @@ REGISTERED_TORCH = ("torch.nn", "torch.optim")
 #: Where functions may come from, which build models; elsewhere only classes.
 REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
 
-#: What there is for a training run beside the model, as far as it writes into the run folder alone.
+#: What there is for a training run beside the model: it writes into the run folder, or where the
+#: environment of its user says.
 REGISTERED_TRAINING = (
     "graphfold.training.Trainer",
     "graphfold.training.AverageWeights",
     "graphfold.training.EarlyStopping",
     "graphfold.training.LearningRateMonitor",
     "graphfold.training.TensorBoardLogger",
-    "lightning.pytorch.loggers.CSVLogger",
-    "lightning.pytorch.loggers.TensorBoardLogger",
+    "graphfold.training.MLflowLogger",
+    "graphfold.training.WandbLogger",
 )
-
-#: Loggers of `logger=mlflow` and `logger=wandb`, and the arguments that a stored run may give them:
-#: they write where the environment of the user says, and under a name of the run.
-REGISTERED_LOGGERS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
-    "lightning.pytorch.loggers.MLFlowLogger": {
-        "experiment_name": lambda name: isinstance(name, str),
-        "tracking_uri": lambda uri: uri == os.environ.get("MLFLOW_TRACKING_URI", _OWN_STORE),
-    },
-    "lightning.pytorch.loggers.WandbLogger": {
-        "project": lambda name: isinstance(name, str),
-        "offline": lambda is_offline: isinstance(is_offline, bool),
-    },
-}
-_OWN_STORE = "sqlite:///mlflow.db"
 
 #: The keys beside targets whose values are names of parts -> what those are.
 _KINDS = {
@@ -100,7 +86,6 @@ def refuse_unregistered(node: Any, trusted: Collection[str], place: str = "") ->
     for where, item in targets(node, place):
         path = str(item["_target_"])
         is_ours = path == AUTO or _is_registered(path)
-        is_ours |= where.startswith("logger.") and _is_registered_logger(item)
         if not is_ours and not _is_within(path, trusted):
             raise _refusal(where, path, ", which is not one of graphfold's registered classes")
 
@@ -116,8 +101,7 @@ def _refusal(place: str, path: str, fault: str) -> CheckpointError:
 
 def third_party(node: Any) -> list[str]:
     """The packages, other than graphfold and torch, whose classes a config names."""
-    items = [item for _, item in targets(node) if not _is_registered_logger(item)]
-    paths = [str(item["_target_"]) for item in items]
+    paths = [str(item["_target_"]) for _, item in targets(node)]
     return sorted({package_of(p) for p in paths if p != AUTO and not _is_registered(p)})
 
 
@@ -139,15 +123,6 @@ def _foreign_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     split = str(data.get("split"))
     if is_path(split):  # a function is called: graphfold's own are the plain names
         yield "data.split", split
-
-
-def _is_registered_logger(item: Mapping[str, Any]) -> bool:
-    """True if a node makes a logger of graphfold's own configs, which writes where those do."""
-    allowed = REGISTERED_LOGGERS.get(str(item["_target_"]))
-    options = {key: value for key, value in item.items() if key not in KEYS}
-    return allowed is not None and all(
-        key in allowed and allowed[key](value) for key, value in options.items()
-    )
 
 
 def _is_within(path: str, packages: Collection[str]) -> bool:

@@ -1,12 +1,10 @@
-"""The callbacks and loggers that come with graphfold; a config may name others."""
+"""The callbacks that come with graphfold; a config may name others."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,12 +13,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from torch import Tensor
 
 from graphfold._torch import move_towards
-from graphfold.errors import ConfigError, first_line
-from graphfold.files import refuse_links
-from graphfold.training.config.instantiate import instantiate
+from graphfold.errors import ConfigError
 from graphfold.training.loop.checks import describe_execution
-from graphfold.training.loop.loop import Callback, Logger, Loop
-from graphfold.training.process.launch import is_first
+from graphfold.training.loop.loop import Callback, Loop
 
 #: Seconds between two losses in the bar.
 _PERIOD = 0.2
@@ -279,76 +274,3 @@ class ProgressLine(Callback):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-class TensorBoardLogger:
-    """Writes events for TensorBoard, one scalar for each metric.
-
-    Args:
-        save_dir: the run folder.
-        name: the folder in it.
-        version: a folder in that one; "" for none.
-    """
-
-    def __init__(self, save_dir: str, name: str = "tensorboard", version: str = "") -> None:
-        self.log_dir = os.path.join(save_dir, name, version)
-        self._writer: Any = None
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Writes the metrics after some steps."""
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter  # takes longer to load than to train
-
-            self._writer = SummaryWriter(self.log_dir)
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
-
-    def log_hyperparams(self, params: Mapping[str, Any]) -> None:
-        """Writes nothing: config.yaml is beside the events."""
-
-    def finalize(self, status: str) -> None:
-        """Closes the file."""
-        if self._writer is not None:
-            self._writer.close()
-
-
-def end_loggers(loggers: Iterable[Logger], status: str = "success") -> None:
-    """Finalizes loggers."""
-    for logger in loggers:
-        logger.finalize(status)
-
-
-def make_loggers(
-    nodes: Mapping[str, Any] | None, config: Mapping[str, Any], folder: Path
-) -> list[Logger]:
-    """The loggers of a config, made to write into the run folder.
-
-    Args:
-        nodes: name -> what to make, or None.
-        config: the config of the run, which each of them is told.
-        folder: of the run.
-
-    Raises:
-        ConfigError: if a logger's names lead out of that folder, or its library is absent.
-    """
-    loggers = []
-    for name, node in (nodes or {}).items():
-        try:
-            logger = instantiate(node, f"logger.{name}")(save_dir=str(folder))
-        except ImportError as error:
-            raise ConfigError(
-                f"logger.{name} needs a library that cannot be imported ({first_line(error)}). "
-                f"Install it, or leave logger.{name} out."
-            ) from error
-        place = os.path.normpath(Path(getattr(logger, "log_dir", None) or folder).absolute())
-        if not Path(place).is_relative_to(folder.absolute()):
-            raise ConfigError(
-                f"logger.{name} would write to {place}, outside of the run folder. Give it a name "
-                "without slashes."
-            )
-        refuse_links(folder, Path(place).relative_to(folder.absolute()).parts[:1])
-        if is_first():
-            logger.log_hyperparams(dict(config))
-        loggers.append(logger)
-    return loggers

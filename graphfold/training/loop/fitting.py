@@ -9,11 +9,9 @@ from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, GraphfoldError, first_line
 from graphfold.training.config.training_config import TrainingConfig
-from graphfold.training.loop.callbacks import (
-    ProgressLine,
-    make_loggers,
-)
+from graphfold.training.loop.callbacks import ProgressLine
 from graphfold.training.loop.checks import choose_sharing
+from graphfold.training.loop.loggers import make_loggers
 from graphfold.training.loop.loop import Loop, refuse_nan
 from graphfold.training.process.process import (
     deterministic_algorithms,

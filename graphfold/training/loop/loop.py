@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from graphfold.errors import DivergenceError
 from graphfold.layers import ColumnEncoder, Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.loader import GraphLoader
+from graphfold.training.loop.loggers import Logger, end_loggers
 from graphfold.training.loop.optimisation import (
     add_gradients,
     build_optimizer,
@@ -96,19 +97,6 @@ class Callback:
         """Takes up what `state_dict` gave."""
 
 
-class Logger(Protocol):
-    """Anything that takes metrics, such as a logger of Lightning's."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Takes the metrics after some steps."""
-
-    def log_hyperparams(self, params: dict[str, Any]) -> None:
-        """Takes the config of the run."""
-
-    def finalize(self, status: str) -> None:
-        """Ends; status is "success" or "failed"."""
-
-
 class Loop:
     """Trains a model, epoch by epoch.
 
@@ -134,8 +122,7 @@ class Loop:
         monitor: the metric that chooses the best epoch, such as val/rmse.
         frozen: names of parts of the model whose weights stay as they are.
         callbacks: called in this order.
-        loggers: get the metrics of every epoch, from one process; who made them finalizes them, but
-            after an error.
+        loggers: get the metrics of every epoch; who made them finalizes them, but after an error.
 
     Attributes:
         epoch: the number of this epoch, from 0 on.
@@ -243,8 +230,7 @@ class Loop:
         except BaseException as error:
             for callback in self.callbacks:
                 callback.on_exception(self, error)
-            for logger in self.loggers if self.is_first else ():
-                logger.finalize("failed")
+            end_loggers(self.loggers, "failed")
             raise
 
     def train_epoch(self, batches: GraphLoader) -> None:
@@ -341,7 +327,7 @@ class Loop:
     def log(self, metrics: Metrics) -> None:
         """Gives numbers to the loggers; what is undefined is left out."""
         numbers = {name: value for name, value in metrics.items() if value is not None}
-        for logger in self.loggers if self.is_first else ():
+        for logger in self.loggers:
             logger.log_metrics({"epoch": self.epoch, **numbers}, self.step)
 
     def call(self, moment: str) -> None:

@@ -26,6 +26,7 @@ _CONTENTS = (
     "predictions.csv",
     "split.csv",
     "report.html",
+    "tensorboard",
 )
 
 
@@ -157,7 +158,7 @@ class RunFolder:
         while (aside := self.path / f"earlier-{number}").exists():
             number += 1
         aside.mkdir()
-        for item in [*earlier, *self.path.glob("tensorboard")]:
+        for item in earlier:
             os.replace(item, aside / item.name)
         print(f"{self.path} held an earlier run: it is now in {aside}. Give resume=auto to go on.")
 

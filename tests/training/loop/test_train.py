@@ -49,10 +49,8 @@ def test_run_folder_holds_everything(finished: Path) -> None:
         "report.html",
         "predictions.csv",
         "split.csv",
-        "tensorboard",
     }
     assert {p.name for p in (finished / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
-    assert list((finished / "tensorboard").glob("events.*"))
 
 
 def test_metrics_are_one_flat_object(finished: Path) -> None:
