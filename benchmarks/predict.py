@@ -121,7 +121,7 @@ def load_saved(experiment: Experiment, way: Way) -> Predictor:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.ckpt"
-        path.write_bytes(checkpoint.encode())
+        checkpoint.save(path)
         predictor = load(path)
     way.set(predictor.trained.model.network)
     return predictor

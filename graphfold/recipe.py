@@ -62,12 +62,11 @@ from graphfold.training.process.quiet import printing_once
 from graphfold.training.process.ranks import joined
 from graphfold.training.run.best_and_last import (
     check_epochs,
-    check_model,
+    epochs_done,
     is_done,
     join_members,
     load_begun,
     read_histories,
-    read_progress,
     write_history,
 )
 from graphfold.training.run.checkpoint import Checkpoint, common_checkpoint
@@ -291,9 +290,9 @@ def resume_run(
         if not members[0].last.is_file():
             print(f"{folder.path} has no checkpoints/last.ckpt yet, so it starts anew.", flush=True)
             return start_run(config, folder, callbacks=callbacks, trusted=trusted, data=data)
-        begun = load_begun(folder, members, config)
+        begun = load_begun(members)
         for last in begun:
-            check_epochs(config, stored, read_progress(last)["epoch"] + 1)
+            check_epochs(config, stored, epochs_done(last))
         data.prepare({"split": begun[0].split, "spec": begun[0].spec})
         max_epochs = config.trainer.max_epochs
         trained_for = begun[0].config["trainer"]["max_epochs"]
@@ -343,9 +342,8 @@ def fit_members(
                 last = Checkpoint.load(files.last)
                 if is_done(last, config.trainer.max_epochs, more_epochs):
                     continue
-                print(f"{name} goes on after epoch {read_progress(last)['epoch'] + 1}.", flush=True)
+                print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
                 model = make_model(config, data, number, begins=False)
-                check_model(model, last, files.last)
                 loop = make_loop(config, model, data, callbacks)
             else:
                 if len(members) > 1:

@@ -20,7 +20,7 @@ import torch
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.files import write_bytes, write_json
+from graphfold.files import write_json
 from graphfold.inference.inputs import find_input, kept
 from graphfold.inference.places import Place, check_place, made_here
 from graphfold.layers.heads.eval_rows import EvalRows
@@ -86,7 +86,7 @@ def calibrate(
         return trained, None
     if checkpoint.calibration:
         checkpoint = replace(checkpoint, calibration={})
-        write_bytes(path, checkpoint.encode())
+        checkpoint.save(path)
         trained = replace(trained, checkpoint=checkpoint, calibration=None)
     rows = trained.score(data, "val")
     how = settings.method, settings.level, settings.sets
@@ -94,7 +94,7 @@ def calibrate(
     notes = [shortage(trained.head, *how, rows.prediction, rows.target)]
     if fitted is not None:
         checkpoint = replace(checkpoint, calibration=fitted.state())
-        write_bytes(path, checkpoint.encode())
+        checkpoint.save(path)
         notes.insert(0, fitted.description)
         calibration = calibration_of(trained.head, checkpoint.calibration)
         trained = replace(trained, checkpoint=checkpoint, calibration=calibration)

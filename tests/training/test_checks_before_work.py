@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,6 @@ import torch
 from training.one_step import new_loop
 from training.tiny_runs import run, write_corpora
 
-import graphfold
 from graphfold.inference.evaluate import rehearse
 from graphfold.training.config.compose import compose
 
@@ -122,81 +118,3 @@ def test_a_rehearsal_leaves_nothing(home: Path) -> None:
     assert loop.model.training
     assert loop.model.network.execution == {}
     assert all(torch.equal(before[name], value) for name, value in loop.model.state_dict().items())
-
-
-MADE = "a model is made before the first epoch"
-REHEARSED = "`rehearse` does the same before the first epoch"
-EVALUATED = "commands that read a finished run, and not training, call it"
-FILES = "a file was damaged or replaced since it was written"
-LINKS = "training asks for it before it writes into its folder"
-DISK = "the disk is full, or the folder has gone, when a file is written"
-
-#: Every function that what follows training may call, and that raises: why it is no work lost.
-RAISES = {
-    "inference/evaluate.py": {"_evaluate": EVALUATED, "_score_parts": EVALUATED},
-    "layers/uncertainty/calibration.py": {"fit_calibration": REHEARSED},
-    "layers/uncertainty/conformal.py": {"fit_isotonic": REHEARSED},
-    "layers/uncertainty/ensemble.py": {"Ensemble.__init__": REHEARSED},
-    "layers/heads/classification.py": {"ClassHead.__init__": MADE},
-    "layers/heads/head.py": {
-        "find_targets": MADE, "weights_of": MADE, "class_weights_of": MADE, "Head.__init__": MADE,
-        "mlp": MADE,
-    },
-    "layers/heads/registry.py": {"choose_head": MADE},
-    "layers/heads/regression.py": {
-        "NumberHead._scales": MADE, "RegressionHead.__init__": MADE, "QuantileHead.__init__": MADE,
-        "EvidentialHead.__init__": MADE,
-        "LogRegressionHead.check_targets": "`check_targets` reads all parts before",
-    },
-    "layers/heads/relatedness.py": {
-        "RelatednessHead.__init__": MADE,
-        "RelatednessHead.check_targets": "`check_targets` reads all parts before",
-    },
-    "metrics/registry.py": {"find_metric": "the loop of the first member is made before"},
-    "training/scoring.py": {
-        "HeadMetrics.of": REHEARSED, "HeadMetrics.choose_monitor": MADE, "class_metrics": EVALUATED,
-        "rows_of": "memory runs out, for one record alone",
-    },
-    "training/run/trained.py": {"TrainedModel.load": FILES, "TrainedModel.data": EVALUATED},
-    "training/run/checkpoint.py": {
-        "Checkpoint.load": FILES, "_check_members": FILES, "_read": FILES,
-    },
-    "training/run/best_and_last.py": {
-        "read_progress": FILES, "load_begun": FILES, "_check_same_run": FILES,
-        "check_epochs": "a run that is continued is checked before", "check_model": FILES,
-    },
-    "files.py": {
-        "whole_file": DISK, "write_bytes": DISK, "check_output": EVALUATED,
-        "_check_stream": EVALUATED, "refuse_links": LINKS, "_acquired": LINKS,
-    },
-}  # fmt: skip
-
-#: The files that what follows training goes through.
-AFTER = (
-    "inference/evaluate.py", "inference/part_files.py", "reports/*.py", "layers/uncertainty/*.py",
-    "layers/heads/*.py", "metrics/*.py", "training/scoring.py", "training/run/trained.py",
-    "training/run/checkpoint.py", "training/run/best_and_last.py", "files.py",
-)  # fmt: skip
-
-
-def functions_that_raise(file: Path) -> Iterator[str]:
-    """The functions of a file, with the names of their classes, in which an error is raised."""
-    waiting: list[tuple[ast.AST, str]] = [(ast.parse(file.read_text()), "")]
-    while waiting:
-        node, name = waiting.pop()
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.ClassDef):
-                waiting.append((child, f"{name}.{child.name}".lstrip(".")))
-            elif isinstance(child, ast.Raise):
-                yield name
-            else:
-                waiting.append((child, name))
-
-
-def test_every_error_that_comes_after_training_has_its_reason() -> None:
-    home = Path(inspect.getfile(graphfold)).parent
-    files = [file for name in AFTER for file in home.glob(name)]
-    found = {str(file.relative_to(home)): {*functions_that_raise(file)} for file in files}
-    assert {name: raising for name, raising in found.items() if raising} == {
-        name: {*reasons} for name, reasons in RAISES.items()
-    }

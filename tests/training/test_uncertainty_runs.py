@@ -151,7 +151,7 @@ def test_a_calibrated_checkpoint_needs_no_other_file(
     assert graphfold.load(alone).predict(["CCO"]) == whole
     assert whole[0]["lower"] < whole[0]["prediction"] < whole[0]["upper"]
     checkpoint = Checkpoint.load(alone)
-    alone.write_bytes(replace(checkpoint, calibration={}).encode())
+    replace(checkpoint, calibration={}).save(alone)
     parts = {"line", "prediction", "limit", "reason"}
     assert set(graphfold.load(alone).predict(["CCO"])[0]) == parts
 

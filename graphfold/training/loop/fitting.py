@@ -18,7 +18,6 @@ from graphfold.training.process.process import (
     member_seed,
     seed_generators,
 )
-from graphfold.training.process.ranks import own_device
 from graphfold.training.run.best_and_last import BestAndLast, write_checkpoint, write_history
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -51,7 +50,7 @@ def fit_network(
     # First the files of an epoch, then its line, then who asks for either.
     loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
     loop.loggers = make_loggers(config.logger, common.config, files.path)
-    loop.begin(own_device(loop.trainer))
+    loop.begin()
     member = common.progress["member"]
     if loop.world_size > 1:  # or all would draw the same masks of dropout
         seed_generators(member_seed(member_seed(config.seed, member), loop.rank))
@@ -72,7 +71,7 @@ def fit_network(
     loop.policy = batches["train"].policy
     try:
         if resume:
-            kept.take_up(loop)
+            kept.restore(loop)
         with deterministic_algorithms(config.deterministic):
             loop.fit(batches["train"], batches["val"])
     except (GraphfoldError, MemoryError):

@@ -27,7 +27,13 @@ from graphfold.training.loop.optimisation import (
     in_training_mode,
     skips_absent_rows,
 )
-from graphfold.training.process.ranks import add_over_processes, add_up, share_buffers, world
+from graphfold.training.process.ranks import (
+    add_over_processes,
+    add_up,
+    own_device,
+    share_buffers,
+    world,
+)
 from graphfold.training.scoring import (
     MEMORY_ERRORS,
     HeadMetrics,
@@ -202,7 +208,7 @@ class Loop:
     def begin(self, device: torch.device | None = None) -> None:
         """Moves the model to the device of this process and makes the optimizer."""
         self.rank, self.world_size = world()
-        self.device = device or self.trainer.device()
+        self.device = device or own_device(self.trainer)
         self.model.to(self.device, self.trainer.dtype)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.trainer.scales_gradients)
         self._make_optimizer()

@@ -13,18 +13,14 @@ from typing import Any
 
 from torch import Tensor
 
-from graphfold.datasets.features.feature_spec import FeatureSpec
-from graphfold.datasets.splits.split import Split
 from graphfold.errors import CheckpointError, ConfigError
-from graphfold.files import write_bytes, write_text
-from graphfold.layers import Model
+from graphfold.files import write_text
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.process import capture_generators, restore_generators
 from graphfold.training.process.ranks import gather_objects
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
-from graphfold.training.run.weights import check_state, check_weights
 from graphfold.training.scoring import Metrics
 
 #: Arguments of schedules of the learning rate that say for how many epochs they are made.
@@ -59,21 +55,13 @@ class BestAndLast(Callback):
         self.best: list[float] | None = None  # see _goodness
         self.is_best = False
 
-    def take_up(self, loop: Loop) -> None:
-        """Puts a loop, and the random generators, where last.ckpt says that training was.
-
-        Raises:
-            CheckpointError: if the state of an optimizer is not that of its weights. torch's fused
-                optimizers would read behind its end.
-        """
+    def restore(self, loop: Loop) -> None:
+        """Puts a loop, and the random generators, where last.ckpt says that training was."""
         last = Checkpoint.load(self.folder.last)
-        progress = read_progress(last)
-        loop.model.load_state_dict(progress.get("weights") or last.state_dict)
+        progress = last.progress
+        loop.model.load_state_dict(progress["weights"] or last.state_dict)
         loop.load_state_dict(progress)
-        check_state(loop.optimizer, self.folder.last)
-        self.history = list(progress["history"])
-        best = progress["best"]
-        self.best = None if best is None else [float(value) for value in best]
+        self.history, self.best = list(progress["history"]), progress["best"]
         if len(progress["generators"]) == loop.world_size:
             restore_generators(progress["generators"][loop.rank])
 
@@ -124,8 +112,7 @@ def write_checkpoint(
         OSError: if it cannot be written.
     """
     state = {name: value.cpu() for name, value in weights.items()}
-    whole = replace(common, state_dict=state, progress={**progress, **common.progress})
-    write_bytes(path, whole.encode())
+    replace(common, state_dict=state, progress={**progress, **common.progress}).save(path)
 
 
 def write_history(path: Path, rows: Sequence[Metrics]) -> None:
@@ -138,27 +125,29 @@ def write_history(path: Path, rows: Sequence[Metrics]) -> None:
     write_text(path, text.getvalue())
 
 
-def read_progress(last: Checkpoint) -> dict[str, Any]:
-    """The progress that last.ckpt keeps.
+def load_begun(members: Sequence[RunFolder]) -> list[Checkpoint]:
+    """last.ckpt of the members of a run that have one, the first of which has.
 
     Raises:
-        CheckpointError: if it holds none, or the wrong kind of values.
+        CheckpointError: if a file cannot be read, or is no last.ckpt.
     """
-    progress = last.progress
-    try:
-        whole = {name: progress[name] for name in ("epoch", "history", "is_finished")}
-        for row in whole["history"]:
-            int(row.get("epoch") or 0)  # an infinite one is no epoch
-        return {**progress, **whole, "epoch": int(progress["epoch"])}
-    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise CheckpointError("last.ckpt holds no progress. Restore the file.") from error
+    begun = [own.last for own in members if own.last.is_file()]
+    found = [Checkpoint.load(path) for path in begun]
+    for path, last in zip(begun, found, strict=True):
+        if "history" not in last.progress:
+            raise CheckpointError(f"{path}: holds no progress of a training. Restore the file.")
+    return found
 
 
 def is_done(last: Checkpoint, max_epochs: int, more_epochs: bool) -> bool:
     """True if there is nothing left to train; `more_epochs` if more of them have been asked for."""
-    progress = read_progress(last)
-    has_stopped = progress["is_finished"] and not more_epochs
-    return bool(has_stopped) or progress["epoch"] + 1 >= max_epochs
+    has_stopped = last.progress["is_finished"] and not more_epochs
+    return bool(has_stopped or epochs_done(last) >= max_epochs)
+
+
+def epochs_done(last: Checkpoint) -> int:
+    """The number of epochs that a run has been trained for."""
+    return int(last.progress["epoch"]) + 1
 
 
 def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> None:
@@ -189,91 +178,14 @@ def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> N
             )
 
 
-def load_begun(
-    folder: RunFolder, members: Sequence[RunFolder], config: TrainingConfig
-) -> list[Checkpoint]:
-    """last.ckpt of those members of a run that have one; each file must be one of this very run.
-
-    Raises:
-        CheckpointError: for a file of another run, or of another member.
-    """
-    begun = {n: Checkpoint.load(own.last) for n, own in enumerate(members) if own.last.is_file()}
-    if 0 not in begun:
-        raise CheckpointError(f"{members[0].last}: no such file. Restore it.")
-    first = begun[0]
-    for number, own in enumerate(members):
-        for path in (own.last, own.best):
-            if path.is_file():
-                other = begun[number] if path == own.last else Checkpoint.load(path)
-                _check_same_run(other, path, first, config, number)
-    if len(members) > 1 and folder.best.is_file():
-        _check_same_run(Checkpoint.load(folder.best), folder.best, first, config, None)
-    return list(begun.values())
-
-
-def _check_same_run(
-    checkpoint: Checkpoint,
-    path: Path,
-    first: Checkpoint,
-    config: TrainingConfig,
-    member: int | None,
-) -> None:
-    """Refuses a checkpoint of another run, or of another member.
-
-    Args:
-        checkpoint: the checkpoint.
-        path: its file, for messages.
-        first: last.ckpt of the first member.
-        config: the config of the run.
-        member: which member it is to be; None for all of them.
-    """
-    one, other = (FeatureSpec.from_dict(found.spec) for found in (checkpoint, first))
-    splits = [Split.from_dict(found.split) for found in (checkpoint, first)]
-    parts = [[split.part(name).tolist() for name in split.sizes()] for split in splits]
-    stored = checkpoint.config.get("seed")
-    number = checkpoint.progress.get("member")
-    if one.to_dict() != other.to_dict() or parts[0] != parts[1]:
-        fault = "the data or the split of another run"
-    elif stored != config.seed:
-        fault = f"seed {stored}, and config.yaml seed {config.seed}"
-    elif member is not None and number != member:
-        fault = f"the weights of member {number + 1 if isinstance(number, int) else number}"
-    else:
-        return
-    raise CheckpointError(
-        f"{path}: holds {fault}, so it is not the file that this run wrote. Restore it.",
-        path=str(path),
-    )
-
-
-def check_model(model: Model, last: Checkpoint, path: Path) -> None:
-    """Refuses weights that do not fit the model of config.yaml, which was changed then.
-
-    Raises:
-        CheckpointError: naming the first weight that differs.
-    """
-    check_weights(model, last.state_dict, path)
-    own = {name: list(weight.shape) for name, weight in model.state_dict().items()}
-    theirs = {name: list(weight.shape) for name, weight in last.state_dict.items()}
-    for name in [*own, *theirs]:
-        if own.get(name) != theirs.get(name):
-            there, here = (shapes.get(name, "absent") for shapes in (theirs, own))
-            raise CheckpointError(
-                f"{path}: the weight {name} is {there} in it, and {here} in the model of "
-                "config.yaml. Restore config.yaml, or start a new run with init_from=RUN.",
-                path=str(path),
-            )
-
-
 def join_members(folder: RunFolder, members: Sequence[RunFolder]) -> None:
     """Writes best.ckpt of an ensemble: the best epoch of every member."""
-    whole = Checkpoint.join([Checkpoint.load(member.best) for member in members])
-    write_bytes(folder.best, whole.encode())
+    Checkpoint.join([Checkpoint.load(member.best) for member in members]).save(folder.best)
 
 
 def read_histories(members: Sequence[RunFolder]) -> list[Metrics]:
     """The metrics of every epoch; of an ensemble with the number of the member before them."""
-    histories = [list(read_progress(Checkpoint.load(m.last))["history"]) for m in members]
+    histories = [list(Checkpoint.load(own.last).progress["history"]) for own in members]
     if len(members) == 1:
         return histories[0]
     return [

@@ -14,7 +14,6 @@ from graphfold.batching import Rounds
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.layers import ColumnEncoder, DMPNNAtomCell, DMPNNBondCell, GraphModel, Model
 from graphfold.layers.activation import get_activation
-from graphfold.training.run.weights import weight_fault
 
 #: The weights of chemprop's `BondMessagePassing`; in the file of a whole model after a prefix.
 WEIGHTS = ("W_i.weight", "W_h.weight", "W_o.weight", "W_o.bias")
@@ -97,9 +96,6 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         raise CheckpointError(
             f"{path}: has no weights {', '.join(missing)}. Name the file of a BondMessagePassing."
         )
-    for name in WEIGHTS:
-        if fault := weight_fault(state[name]):
-            raise CheckpointError(f"{path}: {name} {fault}. Restore the file, or train it again.")
     weights = {name: state[name].float() for name in WEIGHTS}
     options = content.get("hyper_parameters") or {}
     if isinstance(options, dict):

@@ -27,7 +27,6 @@ from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.run_folder import find_checkpoint
-from graphfold.training.run.weights import weight_fault
 
 #: What a row of a table of embeddings is for: column, place in it, and a word, a code or "missing".
 Row = tuple[str, int, object]
@@ -136,8 +135,6 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) ->
     tables, outcomes, weights = _tables(model), {}, checkpoint.member(member)
     for name, own in _weights(model).items():
         theirs = weights.get(name)
-        if theirs is not None and (fault := weight_fault(theirs, own)):
-            raise CheckpointError(f"{path}: the weight {name} {fault}. Restore the file.")
         if theirs is None:
             outcomes[name] = Outcome(False, "not in the checkpoint")
         elif name.startswith("head.") and not has_targets:

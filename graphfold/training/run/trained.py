@@ -24,7 +24,6 @@ from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.checkpoint import Checkpoint, with_places
-from graphfold.training.run.weights import SizeLimit, check_weights
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 
 #: Settings of the data whose effect is part of a model.
@@ -65,10 +64,8 @@ class TrainedModel:
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
             device = choose_device(config.trainer.accelerator)
-            with SizeLimit(checkpoint.state_dict, path):
-                model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
+            model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
             model.to(config.trainer.dtype)
-            check_weights(model, checkpoint.state_dict, path)
             model.load_state_dict(checkpoint.state_dict)
             if config.dropout_samples:
                 model = Ensemble(members_of(model), config.dropout_samples)

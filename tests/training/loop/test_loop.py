@@ -77,8 +77,8 @@ def test_losses_that_are_scaled_give_the_same_step(step: Step, clip: str) -> Non
     def patch(loop: Loop) -> None:
         begin = loop.begin
 
-        def begin_with_scaler(device: torch.device) -> None:
-            begin(device)
+        def begin_with_scaler() -> None:
+            begin()
             loop.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
 
         loop.begin = begin_with_scaler  # type: ignore[method-assign,assignment]
