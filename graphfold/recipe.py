@@ -28,10 +28,8 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import (
-    AT_RANDOM,
     calibrate,
     evaluate,
-    missed_coverage,
     rehearse,
     score_part,
 )
@@ -456,9 +454,8 @@ def _finish(
     for logger in loggers if tested else ():
         logger.log_metrics(tested, int(history[-1]["step"] or 0))
     write_history(folder.history, history)  # kill -9 may have come between last.ckpt and this
-    missed = missed_coverage(trained.calibration, rows, data.split.method in AT_RANDOM)
-    write_report(folder, trained, data, rows, metrics, history, missed)
+    write_report(folder, trained, data, rows, metrics, history)
     positive = describe_positive(trained.head)
-    print("\n".join([metrics_table(metrics), *missed, *([positive] if positive else [])]))
+    print("\n".join([metrics_table(metrics), *([positive] if positive else [])]))
     print(f"report: {folder.report}", flush=True)
     return metrics

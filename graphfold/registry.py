@@ -316,5 +316,5 @@ METRICS = {
         advice="Decorate a function with @graphfold.metrics.metric(task=..., "
         "higher_is_better=...).",
     )
-    for task in ("regression", "binary", "multiclass", "interval", "deviation", "sets")
+    for task in ("regression", "binary", "multiclass", "interval", "deviation")
 }

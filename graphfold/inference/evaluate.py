@@ -1,13 +1,11 @@
 """Evaluation: the metrics of a trained model, on the data of its run or on other data.
 
-Before it stand the calibration of a model, once after training on the validation part, and the
-sentences about intervals and sets that hold fewer true values than they promise.
+Before it stands the calibration of a model, once after training on the validation part.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,14 +24,11 @@ from graphfold.inference.places import Place, check_place, made_here
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import Model, cells_as_they_are
 from graphfold.layers.uncertainty.calibration import (
-    Calibration,
     calibration_of,
     fit_calibration,
     shortage,
 )
-from graphfold.layers.uncertainty.conformal import conformal_rank
 from graphfold.layers.uncertainty.ensemble import Ensemble
-from graphfold.metrics.interval import is_inside
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import (
@@ -89,7 +84,7 @@ def calibrate(
         checkpoint.save(path)
         trained = replace(trained, checkpoint=checkpoint, calibration=None)
     rows = trained.score(data, "val")
-    how = settings.method, settings.level, settings.sets
+    how = settings.method, settings.level
     fitted = fit_calibration(trained.head, *how, rows.prediction, rows.target)
     notes = [shortage(trained.head, *how, rows.prediction, rows.target)]
     if fitted is not None:
@@ -124,8 +119,8 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     before = capture_generators()
     members = [copy.deepcopy(model).eval()] * min(config.ensemble, 2)
     untrained: Model = members[0]
-    if config.ensemble > 1 or config.dropout_samples:
-        untrained = Ensemble(members, config.dropout_samples or 0)
+    if config.ensemble > 1:
+        untrained = Ensemble(members)
     with cells_as_they_are(untrained), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _rehearse(config, untrained, data)
@@ -134,7 +129,7 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
 
 def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     head, calibration, settings = model.head, None, config.calibration
-    how = settings.method, settings.level, settings.sets
+    how = settings.method, settings.level
     for part in ("val", "test"):
         numbers = data.split.part(part)[:REHEARSED]
         if not len(numbers):
@@ -146,86 +141,10 @@ def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
             head = model.head.with_parts(*calibration.adds)
             rows = replace(rows, prediction=calibration(rows.prediction))
         HeadMetrics.of(head, config.metrics, config.loss["reduction"])(rows)
-        missed_coverage(calibration, {part: rows})
         head.describe(rows.prediction)
         head.measured_values(rows.target)
         if is_first():  # which draws the report; matplotlib takes long to load
             head.plot(rows)
-
-
-#: What is so unlikely that it is no chance.
-UNLIKELY = 1e-3
-
-#: The splits whose parts hold records that are alike.
-AT_RANDOM = ("random", "stratified", "kfold", "repeated_kfold")
-
-
-def missed_coverage(
-    calibration: Calibration | None, rows: Mapping[str, EvalRows], is_random: bool = False
-) -> list[str]:
-    """One sentence for each target whose coverage on test misses the level by far.
-
-    "By far" is a coverage that any target has, of records like those of the calibration, with a
-    probability below `UNLIKELY`.
-
-    Args:
-        calibration: that of the predictions; one without intervals or sets gives no sentence.
-        rows: part -> its predictions and targets.
-        is_random: whether the parts were drawn at random, so that their records are alike.
-    """
-    if calibration is None or calibration.task is None or "test" not in rows:
-        return []
-    head, level, test, found = calibration.head, calibration.level, rows["test"], []
-    if head.level != "graph":
-        return []  # the nodes of one graph are not drawn one by one: their number proves less
-    inputs = head.uncertainty_inputs(calibration.task, test.prediction, test.target)
-    if calibration.task == "interval":
-        inside = {name: is_inside(*both) for name, both in inputs.items()}
-        what, those, are = "values", "interval", "intervals are too narrow"
-    else:
-        inside = {n: sets.gather(1, y.unsqueeze(1)).squeeze(1) for n, (sets, y) in inputs.items()}
-        what, those, are = "classes", "set", "sets are too small"
-    why = f"the test records are unlike those of the validation part, and on such records {are}"
-    if is_random:
-        why = f"the validation part, which chose the epoch, too, flatters the model, so {are}"
-    for (name, hits), calibrated in zip(inside.items(), calibration.counts.tolist(), strict=True):
-        count, total = int(hits.sum()), len(hits)
-        chance = coverage_chance(count, total, calibrated, level) if total else 1.0
-        if chance * len(inside) < UNLIKELY:
-            found.append(
-                f"test: {count / total:.0%} of the true {what} of {name} ({count} of {total}) are "
-                f"in their {level:.0%} {those}. By chance that is rare: {why}."
-            )
-    return found
-
-
-def coverage_chance(count: int, total: int, calibrated: int, level: float) -> float:
-    """The probability that at most `count` of `total` new records are covered.
-
-    New records come from where those of the calibration come from. The share that is covered has
-    then a beta distribution, see Vovk (2012), https://arxiv.org/abs/1209.2673, proposition 2a, and
-    so the number of records a beta-binomial one, with r of `conformal_rank` and r' = calibrated + 1
-    - r as its parameters.
-
-    Args:
-        count: how many are covered.
-        total: how many there are.
-        calibrated: how many records the quantile was taken from.
-        level: the probability that was asked for.
-    """
-    rank = conformal_rank(calibrated, level)
-    if rank > calibrated:
-        return 1.0  # everything is covered
-    a, b = float(rank), float(calibrated + 1 - rank)
-    hits = torch.arange(count + 1, dtype=torch.float64)
-    logs = _log_beta(hits + a, total - hits + b) - _log_beta(torch.tensor(a), torch.tensor(b))
-    logs -= _log_beta(hits + 1, total - hits + 1) + math.log(total + 1)  # 1 / binomial coefficient
-    return min(float(logs.exp().sum()), 1.0)
-
-
-def _log_beta(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    a, b = a.double(), b.double()
-    return torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b)
 
 
 def print_evaluation(
@@ -256,7 +175,7 @@ def print_evaluation(
     if json_path is not None:
         with made_here(json_path) as path:
             write_json(path, found.flat())
-    print("\n".join([metrics_table(found.metrics), *found.missed]))
+    print(metrics_table(found.metrics))
     if found.positive is not None:
         print(found.positive)
     for part, scores in found.classes.items():
@@ -324,7 +243,6 @@ class _Evaluation(NamedTuple):
     # part -> target -> predicted class -> true class -> how many
     confusions: dict[str, dict[str, dict[str, Metrics]]]
     positive: str | None  # which classes metrics of yes or no are about
-    missed: list[str]  # sentences about intervals and sets that hold too little
 
     def flat(self) -> Metrics:
         """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
@@ -375,9 +293,7 @@ def _evaluate(
     if per_class:
         classes = {part: class_metrics(head, of) for part, of in rows.items()}
         confusions = {part: confusion_counts(head, of) for part, of in rows.items()}
-    is_random = path is None and data.split.method in AT_RANDOM
-    missed = missed_coverage(trained.calibration, rows, is_random)
-    found = _Evaluation(metrics, classes, confusions, describe_positive(head), missed)
+    found = _Evaluation(metrics, classes, confusions, describe_positive(head))
     warn_of_undefined(found.flat())
     return found
 

@@ -36,14 +36,12 @@ class Model(nn.Module, ABC):
         head: what turns rows into losses and predictions.
         network: what runs the cells; its `engine`, its `kernel` and its `fuse` say how, and its
             `ways` how each type's cell ran.
-        draws: whether it draws random numbers in evaluation, too.
         lowering: makes the graphs that the model computes, one for each; None if it computes the
             graphs of the data themselves.
     """
 
     head: Head
     network: Any
-    draws: bool = False
 
     def extra_repr(self) -> str:
         """The number of parameters; the parts say the rest, in a few lines."""

@@ -27,7 +27,6 @@ class Metric:
             - "multiclass": probabilities [num_rows, num_classes], classes [num_rows] int64;
             - "interval": lower and upper ends [num_rows, 2] and targets, in the target's unit;
             - "deviation": predictions and standard deviations [num_rows, 2] and targets;
-            - "sets": which classes may be true [num_rows, num_classes] bool, classes;
             - any other name that a head gives its predictions.
         higher_is_better: whether a larger value is better.
         roots: whether it looks only at the roots, the single output nodes of their graphs; without

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 
 from graphfold.datasets.data_module import DataModule
@@ -53,7 +53,6 @@ def write_report(
     rows: Mapping[str, EvalRows],
     metrics: Metrics,
     history: list[Metrics],
-    missed: Sequence[str] = (),
 ) -> None:
     """Writes report.html.
 
@@ -64,7 +63,6 @@ def write_report(
         rows: part -> its predictions and targets.
         metrics: what metrics.json holds.
         history: the metrics of each epoch.
-        missed: sentences about intervals and sets that hold too little, see `missed_coverage`.
     """
     config = trained.config
     name = str(config.name)
@@ -74,7 +72,6 @@ def write_report(
         _section("Curves", _card(draw_curves(history, str(config.monitor)))),
         _section("Metrics of the best checkpoint", _table_of(by_part(metrics))),
         *_positive(trained, data),
-        *(f'<p class="note">{escape(sentence)}</p>' for sentence in missed),
         *(_of_test(trained, data, rows["test"]) if "test" in rows else ()),
         _section("Data", _card(f"<pre>{escape(describe_data(data))}</pre>")),
         _folded("Config", config.to_yaml()),

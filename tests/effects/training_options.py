@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from training.tiny_runs import MOLECULES
 
 import graphfold
 from graphfold.errors import ConfigError
-from graphfold.layers import GraphModel
 from graphfold.training.config.compose import compose
 from graphfold.training.loop.loggers import make_loggers
 
@@ -175,29 +173,6 @@ def _(lab):
     assert "std" not in lab.run("molecules").predict(items)[0]
 
 
-@row.changes("dropout_samples", "the mean of so many draws of dropout, deviation in TARGET_std")
-def _(lab):
-    run = lab.run("molecules", "dropout_samples=8", "model.dropout=0.5", "calibration.method=none")
-    draws, outputs = [], GraphModel.outputs
-
-    def note(model, rows):
-        draws.append(model.head.decode(raw := outputs(model, rows)).view(-1))
-        return raw
-
-    with mock.patch.object(GraphModel, "outputs", note):
-        answers = run.predict(list(MOLECULES))
-    assert len(draws) == 8
-    mean, std = torch.stack(draws).mean(0), torch.stack(draws).std(0)
-    same(torch.tensor([p["prediction"] for p in answers]), mean, rtol=1e-4, atol=1e-4)
-    same(torch.tensor([p["std"] for p in answers]), std, rtol=1e-4, atol=1e-4)
-    assert std.min() > 0
-    code, _, errors = lab.command(
-        "train", *lab.base("molecules"), "dropout_samples=8", f"hydra.run.dir={lab.folder}/none"
-    )
-    assert code == 2
-    assert "dropout" in errors
-
-
 @row.changes("calibration.method", "none: no intervals; conformal: intervals; else probabilities")
 def _(lab):
     bare, conformal = (
@@ -207,25 +182,17 @@ def _(lab):
     assert {*conformal} - {*bare} == {"lower", "upper"}
     assert conformal["lower"] < conformal["prediction"] < conformal["upper"]
     assert conformal["prediction"] == bare["prediction"]
-    plain, tempered, isotonic = (
-        lab.run("classes", HALVES, "optimizer.lr=0.1", f"calibration.method={method}").predict(
-            list(MOLECULES)
+    bare, after = (
+        np.array([p["probabilities"]["yes"] for p in run.predict(list(MOLECULES))])
+        for run in (
+            lab.run("classes", HALVES, "optimizer.lr=0.1", f"calibration.method={method}")
+            for method in ("none", "temperature")
         )
-        for method in ("none", "temperature", "isotonic")
     )
-    bare, *calibrated = (
-        np.array([p["probabilities"]["yes"] for p in answers])
-        for answers in (plain, tempered, isotonic)
-    )
-    for after in calibrated:
-        assert not np.allclose(bare, after)
-        order = np.argsort(bare, kind="stable")
-        assert (np.diff(after[order]) >= -1e-6).all()  # a monotone map
-    after, steps = calibrated
     before, scaled = (np.log(p / (1 - p)) for p in (bare, after))
     temperature = (before @ before) / (scaled @ before)
+    assert abs(temperature - 1) > 0.01
     assert scaled * temperature == pytest.approx(before, rel=0.01)
-    assert len(np.unique(bare.round(6))) > len(np.unique(steps.round(6)))  # of a staircase
 
 
 @row.changes("calibration.level", "the probability that an interval holds the true value")
@@ -236,42 +203,6 @@ def _(lab):
         (answer,) = run.predict(["CCO"])
         width[level] = answer["upper"] - answer["lower"]
     assert width[0.5] < width[0.9]
-
-
-@row.changes("calibration.sets", "lac: classes that are likely enough; aps: with all likelier ones")
-def _(lab):
-    rows = [f"{'C' * (i // 6)}{smiles}" for i, smiles in enumerate(MOLECULES * 3)]
-    text = "".join(f"{smiles},{'abc'[i * 7 % 11 % 3]}\n" for i, smiles in enumerate(rows))
-    path = lab.write("three.csv", f"smiles,active\n{text}")
-    found = {}
-    for kind in ("lac", "aps"):
-        words = (HALVES, f"data.path={path}", f"calibration.sets={kind}", "calibration.level=0.6")
-        run = lab.run("classes", *words, "optimizer.lr=0.05", "trainer.max_epochs=3")
-        answers = run.rows("predictions.csv")
-        p = np.array([[float(r[f"active_prob_{c}"]) for c in "abc"] for r in answers])
-        likelier = np.array([[(row[row > own]).sum() for own in row] for row in p])
-        scores = 1 - p if kind == "lac" else likelier + p / 2
-        true = np.array(["abc".index(r["active_measured"]) for r in answers])
-        is_val = np.array([r["part"] == "val" for r in answers])
-        own = np.sort(scores[np.arange(len(p)), true][is_val])
-        quantile = own[math.ceil(0.6 * (len(own) + 1)) - 1]
-        members = (scores <= quantile + 1e-6) | (p == p.max(1, keepdims=True))
-        found[kind] = [r["active_set"] for r in answers]
-        assert found[kind] == ["|".join(np.array([*"abc"])[m]) for m in members]
-        assert len({*found[kind]}) > 1
-    assert found["lac"] != found["aps"]
-
-
-@row.nothing("calibration.sets", "without it there is none; of yes or no, both kinds are the same")
-def _(lab):
-    bare = lab.run("classes", HALVES).predict(["CCO"])[0]
-    with_sets, other = (
-        lab.run("classes", HALVES, f"calibration.sets={kind}").predict(["CCO"])[0]
-        for kind in ("lac", "aps")
-    )
-    assert with_sets == other
-    assert {*with_sets} - {*bare} == {"set"}
-    assert {*str(with_sets["set"]).replace("|", " ").split()} <= {"yes", "no"}
 
 
 # Where a run begins, and what learns

@@ -116,7 +116,7 @@ READ: dict[str, str] = {
         "of every training",
     ),
     **dict.fromkeys(
-        ("resume", "init_from", "freeze", "dropout_samples", "calibration.method"),
+        ("resume", "init_from", "freeze", "calibration.method"),
         "what does not fit the model or the data is refused by its own check",
     ),
     **dict.fromkeys(
@@ -261,12 +261,8 @@ UNREAD: dict[str, Unread] = {
         words=("molecules", "loss.reduction=per_node"),
     ),
     "calibration.level": Unread(
-        "calibration.level=0.8 is not read with calibration.method=auto, without sets",
+        "calibration.level=0.8 is not read with calibration.method=auto, without intervals",
         words=("classes", "calibration.level=0.8"),
-    ),
-    "calibration.sets": Unread(
-        "calibration.sets=lac is not read with calibration.method=none",
-        words=("classes", "calibration.method=none", "calibration.sets=lac"),
     ),
 }
 

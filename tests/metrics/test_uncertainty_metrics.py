@@ -1,4 +1,4 @@
-"""Metrics of intervals, deviations, sets and probabilities, against torchmetrics and numpy."""
+"""Metrics of intervals, deviations and probabilities, against torchmetrics and numpy."""
 
 from __future__ import annotations
 
@@ -48,10 +48,3 @@ def test_deviations_are_compared_with_errors_bin_by_bin() -> None:
     few = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
     assert ence(few, torch.tensor([3.0, 0.0])) == pytest.approx(0.5)
     assert ence(torch.tensor([[1.0, 0.0]]), torch.tensor([1.5])) is None
-
-
-def test_sets_are_counted() -> None:
-    sets = torch.tensor([[True, True, False], [False, True, False]])
-    target = torch.tensor([1, 0])
-    assert find_metric("set_coverage", "sets")(sets, target) == 0.5
-    assert find_metric("set_size", "sets")(sets, target) == 1.5

@@ -1,4 +1,4 @@
-"""Ensembles, dropout samples, losses and calibration of whole runs, from the command line."""
+"""Ensembles, losses and calibration of whole runs, from the command line."""
 
 from __future__ import annotations
 
@@ -213,31 +213,15 @@ def test_a_run_with_another_loss(home: Path, loss: str, parts: list[str]) -> Non
     assert "test/interval_width" in read_json(folder / "metrics.json")
 
 
-def test_dropout_samples_of_a_run(home: Path) -> None:
-    folder = fit(home, "samples", "dropout_samples=5", "model.dropout=0.2", "trainer.max_epochs=1")
-    rows = predict(folder, home)
-    assert all(float(row["y_std"]) > 0 for row in rows)
-    assert predict(folder, home) == rows
-    again = home / "samples.json"
-    assert run("evaluate", folder, "--json", again) == 0
-    assert read_json(again) == read_json(folder / "metrics.json")
-
-
-@pytest.mark.parametrize("method", ["temperature", "isotonic"])
-def test_classes_with_calibrated_probabilities_and_sets(home: Path, method: str) -> None:
-    pytest.importorskip("sklearn")
+def test_classes_with_calibrated_probabilities(home: Path) -> None:
     folder = fit(
-        home, method, "data.task=classification", f"calibration.method={method}",
-        "calibration.sets=aps", "calibration.level=0.8", "ensemble=2", "trainer.max_epochs=1",
-        target="kind",
+        home, "temperature", "data.task=classification", "calibration.method=temperature",
+        "ensemble=2", "trainer.max_epochs=1", target="kind",
     )  # fmt: skip
     rows = predict(folder, home)
-    names = ["kind_pred", "kind_prob_0", "kind_prob_1", "kind_std", "kind_set"]
+    names = ["kind_pred", "kind_prob_0", "kind_prob_1", "kind_std"]
     assert [name for name in rows[0] if name.startswith("kind_")] == names
-    assert {row["kind_set"] for row in rows} <= {"0", "1", "0|1"}
-    metrics = read_json(folder / "metrics.json")
-    assert metrics["val/set_coverage"] >= 0.8
-    assert {"test/ece", "test/set_size"} <= set(metrics)
+    assert "test/ece" in read_json(folder / "metrics.json")
 
 
 def test_too_few_records_are_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,9 +250,7 @@ def test_bounds_and_weights_of_a_table(home: Path) -> None:
         ("calibration.method=[auto]", "calibration.method is ['auto']"),
         ("calibration.method=conformla", "Did you mean 'conformal'?"),
         ("calibration.level=1.5", "it must be a number above 0 and below 1"),
-        ("calibration.sets=lca", "Did you mean 'lac'?"),
         ("ensemble=0", "ensemble is 0, but it must be a whole number from 1 to 10,000"),
-        ("dropout_samples=1", "it must be a whole number from 2 to 100,000 or null"),
         ("data.bounded_targets=true data.task=classification", "bounded_targets=true is for num"),
         ("data.weight_column=y", "the column 'y' is asked for more than once"),
         ("data.weight_column=kinds", "Did you mean 'kind'? Set data.weight_column."),

@@ -22,9 +22,7 @@ class Predicted:
     - "std": the standard deviation of a number, or of a probability;
     - "lower", "upper": the ends of an interval around a number; "upper" is infinite without one;
     - "limit": 1 where a number was cut off at its high limit, -1 at the low one, else 0;
-    - "unlimited": the number before it was cut off; absent if no number is;
-    - "set": [num_rows, num_targets, num_classes] bool, the classes that may be true; none of them
-      for a target without sets.
+    - "unlimited": the number before it was cut off; absent if no number is.
     """
 
     # [num_rows, num_targets] numbers in the targets' units, or probabilities of yes;

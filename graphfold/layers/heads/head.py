@@ -172,9 +172,6 @@ def _listed(columns: Sequence[Column]) -> str:
 #: What is told of a prediction at neither limit, at the high one, and (index -1) at the low one.
 LIMITS = (None, "high", "low")
 
-#: The parts of a prediction that are told in words; all others are numbers.
-TEXT_PARTS = ("limit", "set")
-
 
 class Head(nn.Module, ABC):
     """The predictions of a model: their loss, metrics, form and picture.
@@ -294,7 +291,7 @@ class Head(nn.Module, ABC):
         """The tasks of further metrics, which judge how sure the predictions are; see `Metric`."""
         judged = {"interval": {"lower", "upper"}, "deviation": {"std"}}
         if self.task != "regression":
-            judged = {"sets": {"set"}}
+            return ()
         return tuple(task for task, names in judged.items() if names <= {*self.parts, *self.added})
 
     def with_parts(self, *names: str) -> Head:
@@ -436,12 +433,9 @@ class Head(nn.Module, ABC):
     def uncertainty_inputs(self, task: str, predicted: Predicted, targets: Tensor) -> MetricInputs:
         """The same for the metrics of one of `uncertainty_tasks`.
 
-        A target without intervals, or without sets, has no rows.
+        A target without intervals has no rows.
         """
         parts = predicted.parts
-        if task == "sets":
-            inputs = self.measured_rows(parts["set"], targets)
-            return {n: (sets[sets.any(1)], y[sets.any(1)]) for n, (sets, y) in inputs.items()}
         if task == "deviation":
             both = torch.stack([predicted.value, parts["std"]], -1)
             return self.measured_rows(both, targets)
@@ -486,7 +480,7 @@ class Head(nn.Module, ABC):
             labels = self.labels(column)
             types.append(type(labels[0]) if labels else float)
             types += [float] * len(labels)
-            types += [str if extra in TEXT_PARTS else float for extra in self.all_extra]
+            types += [str if extra == "limit" else float for extra in self.all_extra]
         return types
 
     @property
@@ -518,17 +512,14 @@ class Head(nn.Module, ABC):
                     told.extra[name] = _known(_digits(value))
 
     def _in_words(self, predicted: Predicted, name: str) -> list[list[Any]]:
-        """Of each row and target a number, a limit, or a set of classes."""
+        """Of each row and target a number or a limit."""
         part = predicted.parts[name]
         if self.task == "multiclass":  # the number is that of the likeliest class
             best = predicted.value.argmax(1, keepdim=True)
-            part = part.unsqueeze(1) if name == "set" else part.gather(1, best)
+            part = part.gather(1, best)
         rows: list[list[Any]] = part.tolist()
         if name == "limit":
             return [[LIMITS[int(side)] for side in row] for row in rows]
-        if name == "set":
-            labels = [[str(label) for label in self.labels(column)] for column in self.columns]
-            return [list(map(_chosen, labels, row)) for row in rows]
         return rows
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
@@ -548,12 +539,6 @@ class Head(nn.Module, ABC):
             intervals = self.uncertainty_inputs("interval", rows.prediction, rows.target)
         inputs = self.metric_inputs(rows.prediction, rows.target)
         return scatter_plots(self.columns, inputs, intervals)
-
-
-def _chosen(labels: Sequence[str], is_chosen: Sequence[bool]) -> str | None:
-    """The classes of a set; None for a target that has no sets."""
-    chosen = [label for label, is_in in zip(labels, is_chosen, strict=True) if is_in]
-    return "|".join(chosen) or None
 
 
 def mlp(

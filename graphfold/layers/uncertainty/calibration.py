@@ -10,12 +10,11 @@ from torch import Tensor
 from graphfold.errors import ConfigError, some_of
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.conformal import least_records
-from graphfold.layers.uncertainty.intervals import Intervals
-from graphfold.layers.uncertainty.probabilities import Probabilities
+from graphfold.layers.uncertainty.intervals import Intervals, least_records
+from graphfold.layers.uncertainty.temperature import Temperatures
 
 #: A function from predictions to predictions that was fitted to held-out records.
-Calibration: TypeAlias = Intervals | Probabilities
+Calibration: TypeAlias = Intervals | Temperatures
 
 #: What `calibration.method` may name -> the tasks of heads that it is for.
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -23,7 +22,6 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "conformal": ("regression",),
     "temperature": ("binary", "multiclass"),
-    "isotonic": ("binary", "multiclass"),
 }
 
 
@@ -34,56 +32,48 @@ def calibration_of(head: Head, state: Mapping[str, Any]) -> Calibration:
         head: the head of the model.
         state: what `Calibration.state` gave.
     """
-    return (Intervals if head.task == "regression" else Probabilities)(head, state)
+    return (Intervals if head.task == "regression" else Temperatures)(head, state)
+
+
+def makes_intervals(head: Head, method: str) -> bool:
+    """True if a method gives the predictions of a head intervals; `auto` does those of graphs."""
+    is_asked = method == "conformal" or (method == "auto" and head.level == "graph")
+    return is_asked and head.task == "regression"
 
 
 def fit_calibration(
-    head: Head, method: str, level: float, sets: str | None, predicted: Predicted, targets: Tensor
+    head: Head, method: str, level: float, predicted: Predicted, targets: Tensor
 ) -> Calibration | None:
-    """The calibration on some records; None if there is nothing to be done.
-
-    Nor is there if records are too few; `shortage` says so.
+    """The calibration on some records; None if there is nothing to do, or records are too few.
 
     Args:
         head: the head of the model.
         method: a key of `METHODS`.
-        level: the probability that an interval or a set is to hold the true value.
-        sets: "lac" or "aps" for sets of classes that may be true; None for no sets.
+        level: the probability that an interval is to hold the true value.
         predicted: what is predicted of records that the model did not learn from.
         targets: their targets.
 
     Raises:
-        ConfigError: if the method, or sets, are not for what the head predicts.
+        ConfigError: if the method is not for what the head predicts.
     """
-    if method == "none":
-        return None
-    is_fit = head.task in METHODS[method] and not (sets and head.task == "regression")
-    if method == "auto" and not sets and (not is_fit or head.level != "graph"):
-        return None
-    if not is_fit:
-        what = f"calibration.method={method}" + (f" with calibration.sets={sets}" if sets else "")
+    if method not in ("auto", "none") and head.task not in METHODS[method]:
         raise ConfigError(
-            f"{what} is not for {head.task} predictions. Choose another method, or set "
-            "calibration.method=none."
+            f"calibration.method={method} is not for {head.task} predictions. Choose another "
+            "method, or set calibration.method=none."
         )
-    least, sizes = least_records(level), _sizes(head, predicted, targets).values()
-    if head.task == "regression":
-        if max(sizes) < least:
-            return None
+    most = max(_sizes(head, predicted, targets).values())
+    if makes_intervals(head, method) and most >= least_records(level):
         return Intervals.fit(head, level, predicted, targets)
-    sets = sets if max(sizes) >= least else None
-    fitted = method if method in ("temperature", "isotonic") and max(sizes) else None
-    if fitted is None and sets is None:
-        return None
-    return Probabilities.fit(head, level, fitted, sets, predicted, targets)
+    if method == "temperature" and most:
+        return Temperatures.fit(head, predicted, targets)
+    return None
 
 
 def shortage(
-    head: Head, method: str, level: float, sets: str | None, predicted: Predicted, targets: Tensor
+    head: Head, method: str, level: float, predicted: Predicted, targets: Tensor
 ) -> str | None:
-    """The intervals or sets that `fit_calibration` could not make for want of records, in words."""
-    what = "intervals" if head.task == "regression" else "sets" if sets else None
-    if method == "none" or what is None or head.level != "graph":
+    """The intervals that `fit_calibration` could not make for want of records, in words."""
+    if not makes_intervals(head, method) or head.level != "graph":
         return None
     least = least_records(level)
     sizes = _sizes(head, predicted, targets)
@@ -91,7 +81,7 @@ def shortage(
     if not few:
         return None
     return (
-        f"no {level:.0%} {what} for {some_of(few)}: they take {least} measured records "
+        f"no {level:.0%} intervals for {some_of(few)}: they take {least} measured records "
         f"of the validation part, and there are {min(sizes.values())}. More of them by "
         "data.fractions, or a lower calibration.level, would do."
     )

@@ -1,9 +1,8 @@
-"""Ensemble: models whose predictions are averaged; one of them may be run several times."""
+"""Ensemble: models whose predictions are averaged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, cast
 
@@ -11,17 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Batch, Pass, States
-from graphfold.errors import ConfigError
-from graphfold.layers.dropout import drops_out
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.model import Lowering, Model, attribute_set
+from graphfold.layers.model import Lowering, Model
 
 #: The tasks of heads whose deviation the members tell.
 _WITH_DEVIATION = ("regression", "binary", "multiclass")
-
-#: Whatever the process has drawn before, a batch is predicted with the same masks.
-_SEED = 0
 
 
 def mixture(members: Sequence[Predicted], task: str) -> Predicted:
@@ -40,7 +34,7 @@ def mixture(members: Sequence[Predicted], task: str) -> Predicted:
     were cut off, or 0.
 
     Args:
-        members: the predictions of each member, or of each run of one, for the same rows.
+        members: the predictions of each member for the same rows.
         task: that of the head.
     """
     parts = {n: torch.stack([m.parts[n] for m in members]).mean(0) for n in members[0].parts}
@@ -61,33 +55,18 @@ def mixture(members: Sequence[Predicted], task: str) -> Predicted:
 class Ensemble(Model):
     """Models of equal make and different weights, whose predictions are averaged; see `mixture`.
 
-    Each may be run several times with its dropout on: Monte Carlo dropout, Gal and Ghahramani
-    (2016), https://arxiv.org/abs/1506.02142. All else, such as batch normalisation, is as in
-    evaluation. The masks of a batch are the same every time. The loss is the mean of the losses.
+    The loss is the mean of the losses.
 
     Args:
         members: the models.
-        num_samples: how often all of them are run with dropout; 0 for once, without.
 
     Shape:
-        returns: [num_rows, num_members, ...] raw outputs, or [num_rows, num_samples, num_members,
-            ...] of samples
-
-    Raises:
-        ConfigError: if there are to be samples, and nothing in the models drops out.
+        returns: [num_rows, num_members, ...] raw outputs
     """
 
-    def __init__(self, members: Sequence[Model], num_samples: int = 0) -> None:
+    def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self.num_samples = num_samples
-        self.draws = num_samples > 0
-        if num_samples and not self._dropouts():
-            raise ConfigError(
-                "dropout_samples runs a model with its dropout on, but nothing in this one drops "
-                "out. Train it with model.dropout or model.head.dropout above 0, or leave "
-                "dropout_samples out."
-            )
 
     @property
     def models(self) -> list[Model]:
@@ -134,47 +113,15 @@ class Ensemble(Model):
         pairs = zip(self.models, rows.unbind(1), strict=True)
         return torch.stack([member.outputs(own) for member, own in pairs], dim=1)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """See the class."""
-        if not self.num_samples:
-            return super().forward(batch)
-        device = batch.dag.op_type.device
-        devices = [device] if device.type == "cuda" else []
-        with self._dropping(), torch.random.fork_rng(devices):
-            torch.manual_seed(_SEED)
-            samples = [super(Ensemble, self).forward(batch) for _ in range(self.num_samples)]
-        return torch.stack(samples, dim=1)
-
     def predict(self, raw: Tensor) -> Predicted:
-        """The mixture of the members, and of samples the mixture of these."""
-        if not self.num_samples:
-            return self._predict_once(raw)
-        samples = [self._predict_once(own) for own in raw.unbind(1)]
-        return mixture(samples, self.models[0].head.task)
+        """The mixture of the members."""
+        pairs = zip(self.models, raw.unbind(1), strict=True)
+        return mixture([member.predict(own) for member, own in pairs], self.models[0].head.task)
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """[num_rows] the means of the losses of the members, and of the samples."""
-        if not self.num_samples:
-            return self._losses_once(raw, targets)
-        return torch.stack([self._losses_once(own, targets) for own in raw.unbind(1)]).mean(0)
-
-    def _predict_once(self, raw: Tensor) -> Predicted:
-        pairs = zip(self.models, raw.unbind(1), strict=True)
-        each = [member.predict(own) for member, own in pairs]
-        if self.num_samples and len(each) == 1:
-            return each[0]  # the samples are what is averaged
-        return mixture(each, self.models[0].head.task)
-
-    def _losses_once(self, raw: Tensor, targets: Tensor) -> Tensor:
+        """[num_rows] the means of the losses of the members."""
         pairs = zip(self.models, raw.unbind(1), strict=True)
         return torch.stack([member.losses(own, targets) for member, own in pairs]).mean(0)
-
-    def _dropouts(self) -> list[nn.Module]:
-        return list(filter(drops_out, self.modules()))
-
-    def _dropping(self) -> AbstractContextManager[None]:
-        """Has dropout on inside, and nothing else of what training has."""
-        return attribute_set(self._dropouts(), "training", True)
 
 
 class MemberStates(Mapping[str, Tensor]):

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.conformal import conformal_quantile, least_records
 
 #: What rounding of a float32 may take away, as a share.
 _LAST_DIGITS = 5e-7
@@ -44,22 +43,19 @@ class Intervals:
     Args:
         head: the head of the model.
         state: what `state` gave: `level`; `count`, how many records it was fitted on; and for each
-            target, [num_targets] each, `counts` of them, q as `quantile`, m as `smoothing`, and the
+            target, [num_targets] each, q as `quantile`, m as `smoothing`, and the
             factor as `std_scale`.
 
     Attributes:
-        task: that of the metrics which judge the intervals.
         adds: the parts that predictions get.
     """
 
-    task = "interval"
     adds = ("lower", "upper")
 
     def __init__(self, head: Head, state: Mapping[str, Any]) -> None:
         self.head = head
         self.level = float(state["level"])
         self.count = int(state["count"])
-        self.counts: Tensor = state["counts"]
         self.quantile: Tensor = state["quantile"]
         self.smoothing: Tensor = state["smoothing"]
         self.std_scale: Tensor = state["std_scale"]
@@ -79,7 +75,6 @@ class Intervals:
         state = {
             "level": level,
             "count": int(known.any(1).sum()),
-            "counts": known.sum(0),
             "quantile": nothing,
             "smoothing": nothing,
             "std_scale": nothing + 1,
@@ -102,9 +97,8 @@ class Intervals:
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors."""
-        facts = {"level": self.level, "count": self.count}
-        tensors = {"quantile": self.quantile, "smoothing": self.smoothing}
-        return facts | tensors | {"std_scale": self.std_scale, "counts": self.counts}
+        names = ("level", "count", "quantile", "smoothing", "std_scale")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def description(self) -> str:
@@ -154,6 +148,27 @@ class Intervals:
             return None
         std = predicted.parts["std"] * self.std_scale.to(predicted.value)
         return self.head.learned_deviation(predicted.value, std)
+
+
+def least_records(level: float) -> int:
+    """The number of scores that a finite conformal quantile takes: 9 for 0.9, 19 for 0.95."""
+    return math.ceil(level / (1 - level) - 1e-9)
+
+
+def conformal_quantile(scores: Tensor, level: float) -> float:
+    """The score that a new one does not exceed with a probability of at least `level`.
+
+    It is the ⌈(n + 1) level⌉-th smallest of n scores, see Angelopoulos and Bates (2021),
+    https://arxiv.org/abs/2107.07511, section 1; infinite if there are too few. The only
+    assumption is that the new record and the n come from one source, in any order.
+
+    Shape:
+        scores: [n]
+    """
+    rank = max(math.ceil((len(scores) + 1) * level - 1e-9), 1)
+    if rank > len(scores):
+        return math.inf
+    return float(scores.double().kthvalue(rank).values)
 
 
 def _each_target(

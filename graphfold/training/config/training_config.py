@@ -50,15 +50,13 @@ class CalibrationSettings:
 
     Args:
         method: "auto": conformal intervals for numbers of whole graphs, nothing for classes;
-            "conformal": intervals, whatever has numbers; "temperature" or "isotonic": calibrated
-            probabilities; "none".
-        level: the probability that an interval or a set holds the true value.
-        sets: "lac" or "aps" for sets of classes that may be true; None for no sets.
+            "conformal": intervals, whatever has numbers; "temperature": calibrated probabilities;
+            "none".
+        level: the probability that an interval holds the true value.
     """
 
-    method: Literal["auto", "none", "conformal", "temperature", "isotonic"] = "none"
+    method: Literal["auto", "none", "conformal", "temperature"] = "none"
     level: Annotated[float, Limits(above=0, below=1)] = 0.9
-    sets: Literal["lac", "aps"] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,6 @@ class TrainingConfig:
     threads: Annotated[int, Limits(least=1, most=1_024)] | None = None
     metrics: Any = None  # a list of names, see `_other_faults`
     ensemble: Annotated[int, Limits(least=1, most=10_000)] = 1
-    dropout_samples: Annotated[int, Limits(least=2, most=100_000)] | None = None
     calibration: CalibrationSettings = CalibrationSettings()
     freeze: Sequence[str] | None = None
     resume: LocalPath | None = None

@@ -24,6 +24,7 @@ from graphfold.errors import ConfigError, DataError, some_of
 from graphfold.layers import Head, Model
 from graphfold.layers.dropout import drops_out
 from graphfold.layers.normalisation import is_batch_norm
+from graphfold.layers.uncertainty.calibration import makes_intervals
 from graphfold.options import refuse_unread
 from graphfold.training.config.training_config import CalibrationSettings, TrainingConfig
 
@@ -106,16 +107,10 @@ def refuse_unread_options(config: TrainingConfig, loop: Loop, num_val: int) -> N
         remedy = "Choose a target of nodes"
         reduction = config.loss["reduction"]
         refuse_unread("loss.reduction", reduction, "per_graph", "a target of graphs", remedy)
-    method, sets = calibration.method, calibration.sets
-    if method == "none":
-        refuse_unread("calibration.sets", sets, None, "calibration.method=none", "Set it to auto")
-    makes_intervals = head.task == "regression" and (
-        method == "conformal" or (method == "auto" and head.level == "graph")
-    )
-    if sets is None and not makes_intervals:
-        beside = f"calibration.method={method}, without sets of classes or intervals"
+    if not makes_intervals(head, calibration.method):
+        beside = f"calibration.method={calibration.method}, without intervals"
         level, default = calibration.level, CalibrationSettings.level
-        refuse_unread("calibration.level", level, default, beside, "Set calibration.sets=lac")
+        refuse_unread("calibration.level", level, default, beside, "Set calibration.method")
     if not num_val:
         _refuse_unvalidated(config, loop)
 
@@ -128,7 +123,6 @@ def _refuse_unvalidated(config: TrainingConfig, loop: Loop) -> None:
         ("monitor", config.monitor, None),
         ("trainer.limit_val_batches", config.trainer.limit_val_batches, None),
         ("calibration.method", "auto" if method == "none" else method, "auto"),
-        ("calibration.sets", config.calibration.sets, None),
     ):
         refuse_unread(option, value, default, beside, remedy)
     readers = [type(c).__name__ for c in loop.callbacks if c.reads_validation]
@@ -170,8 +164,7 @@ def can_share(model: Model, training: bool = False) -> bool:
         model: the model.
         training: whether the model is to be in training mode.
     """
-    draws = training or model.draws
-    return all(_is_by_row(part, draws) for part in model.state_parts())
+    return all(_is_by_row(part, training) for part in model.state_parts())
 
 
 def _is_by_row(part: Callable[..., Any], training: bool) -> bool:

@@ -17,7 +17,6 @@ from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.layers.uncertainty.calibration import Calibration, calibration_of
-from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
 from graphfold.training.config.training_config import TrainingConfig
@@ -67,8 +66,6 @@ class TrainedModel:
             model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
             model.to(config.trainer.dtype)
             model.load_state_dict(checkpoint.state_dict)
-            if config.dropout_samples:
-                model = Ensemble(members_of(model), config.dropout_samples)
             calibration = None
             if checkpoint.calibration:
                 calibration = calibration_of(model.head, checkpoint.calibration)

@@ -1,4 +1,4 @@
-"""Conformal quantiles, intervals and sets, against their formulas and by counting."""
+"""Conformal quantiles and intervals, against their formulas and by counting."""
 
 from __future__ import annotations
 
@@ -12,35 +12,20 @@ from hypothesis import strategies as st
 
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.layers import (
-    ClassificationHead,
     LogRegressionHead,
     MeanVarianceHead,
-    MultiLabelHead,
     QuantileHead,
     RegressionHead,
     RelatednessHead,
 )
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
-from graphfold.layers.uncertainty.calibration import fit_calibration, shortage
-from graphfold.layers.uncertainty.conformal import (
-    aps_scores,
-    conformal_quantile,
-    lac_scores,
-    least_records,
-)
 from graphfold.layers.uncertainty.ensemble import mixture
-from graphfold.layers.uncertainty.intervals import Intervals
-from graphfold.layers.uncertainty.probabilities import Probabilities
+from graphfold.layers.uncertainty.intervals import Intervals, conformal_quantile, least_records
 from graphfold.metrics import find_metric
 
 NAN = float("nan")
 SCHEMA = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
-CLASSES = Schema(types=SCHEMA.types, graph_targets=(Column("kind", "int64", names=tuple("abcd")),))
-ASSAYS = Schema(
-    types=SCHEMA.types,
-    graph_targets=(Column("t", "int64", size=2), Column("u", "int64", size=2)),
-)
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1), st.floats(0.05, 0.99))
@@ -239,104 +224,3 @@ def test_new_records_are_covered_as_often_as_promised() -> None:
         inside = (interval[:, 0] <= target) & (target <= interval[:, 1])
         shares.append(float(inside.double().mean()))
     assert np.mean(shares) == pytest.approx(0.9 + 0.5 / 101, abs=0.012)
-
-
-def test_scores_of_classes_are_those_of_the_papers() -> None:
-    p = torch.softmax(torch.randn(20, 4), 1)
-    torch.testing.assert_close(lac_scores(p), 1 - p)
-    for row, scores in zip(p.tolist(), aps_scores(p).tolist(), strict=True):
-        for own, score in zip(row, scores, strict=True):
-            likelier = sum(other for other in row if other > own)
-            assert score == pytest.approx(likelier + own / 2)
-
-
-@pytest.mark.parametrize("sets", ["lac", "aps"])
-def test_sets_hold_the_true_class_as_often_as_promised(sets: str) -> None:
-    torch.manual_seed(0)
-    head = ClassificationHead(3, CLASSES)
-    p = torch.softmax(2 * torch.randn(6000, 4), 1)
-    classes = torch.multinomial(p, 1).squeeze(1)
-    classes[::7] = -1
-    fitted = Probabilities.fit(head, 0.9, None, sets, Predicted(p[:3000]), classes[:3000])
-    new = fitted(Predicted(p[3000:]))
-    chosen, true = head.uncertainty_inputs("sets", new, classes[3000:])["kind"]
-    covered = chosen.gather(1, true.unsqueeze(1)).double().mean()
-    assert 0.875 < float(covered) < 0.925
-    assert chosen.any(1).all()
-    best = p[3000:][classes[3000:] >= 0].argmax(1)
-    assert chosen[torch.arange(len(best)), best].all()
-    told = head.with_parts(*fitted.adds)
-    row = told.describe(new[:1])[0]["kind"]
-    named = row.extra["set"].split("|")
-    assert row.value in named
-    assert named == [name for name, is_in in zip("abcd", new.parts["set"][0], strict=True) if is_in]
-    assert told.table_columns[-1] == "kind_set"
-
-
-def test_sets_of_yes_and_no_are_those_of_two_classes() -> None:
-    torch.manual_seed(0)
-    head = MultiLabelHead(3, ASSAYS)
-    p = torch.rand(400, 2)
-    targets = (torch.rand(400, 2) < p).float()
-    targets[::3, 1] = NAN
-    fitted = Probabilities.fit(head, 0.8, None, "lac", Predicted(p), targets)
-    for number, name in enumerate(("t", "u")):
-        known = ~targets[:, number].isnan()
-        own = torch.where(targets[:, number] == 1, p[:, number], 1 - p[:, number])[known]
-        q = conformal_quantile(1 - own, 0.8)
-        sets, _ = head.uncertainty_inputs("sets", fitted(Predicted(p)), targets)[name]
-        both = torch.stack([1 - p[:, number], p[:, number]], 1)[known]
-        want = (1 - both <= q).scatter(1, both.argmax(1, keepdim=True), True)
-        assert sets.equal(want)
-
-
-@pytest.mark.parametrize("sets", ["lac", "aps"])
-@pytest.mark.parametrize("is_binary", [False, True])
-def test_sets_of_two_classes_are_as_large_as_they_need_to_be(sets: str, is_binary: bool) -> None:
-    """A model that is right in 75 % of the rows: 90 % sets have two classes in about a third."""
-    torch.manual_seed(0)
-    p = torch.rand(8000)
-    yes = (torch.rand(8000) < p).long()
-    two = Schema(types=SCHEMA.types, graph_targets=(Column("t", "int64", size=2),))
-    head: Head = MultiLabelHead(3, two) if is_binary else ClassificationHead(3, two)
-    predicted = Predicted(p.unsqueeze(1) if is_binary else torch.stack([1 - p, p], 1))
-    targets = yes.float().unsqueeze(1) if is_binary else yes
-    fit, new = slice(0, 4000), slice(4000, None)
-    fitted = Probabilities.fit(head, 0.9, None, sets, predicted[fit], targets[fit])
-    chosen, true = head.uncertainty_inputs("sets", fitted(predicted[new]), targets[new])["t"]
-    covered = chosen.gather(1, true.unsqueeze(1)).double().mean()
-    assert 0.88 < float(covered) < 0.92
-    # Both where the likelier class has less than t, with (1 - t)² = 1 / 10: 2 t - 1 of the rows.
-    assert float(chosen.sum(1).double().mean()) == pytest.approx(
-        1 + 2 * (1 - 0.1**0.5) - 1, abs=0.04
-    )
-    sure = p[new][chosen.sum(1) == 1]
-    assert float((sure - 0.5).abs().min()) > float((p[new][chosen.all(1)] - 0.5).abs().max()) - 1e-6
-
-
-@pytest.mark.parametrize("method", ["temperature", "isotonic", None])
-def test_a_target_with_missing_values_only_takes_nothing_from_the_others(
-    method: str | None,
-) -> None:
-    if method == "isotonic":
-        pytest.importorskip("sklearn")
-    torch.manual_seed(0)
-    p = torch.rand(300, 2)
-    targets = (torch.rand(300, 2) < p).float()
-    targets[:, 1] = NAN
-    head = MultiLabelHead(3, ASSAYS)
-    how = method or "auto", 0.9, "lac"
-    predicted = Predicted(p)
-    fitted = fit_calibration(head, *how, predicted, targets)
-    assert isinstance(fitted, Probabilities)
-    got = fitted(predicted)
-    torch.testing.assert_close(got.value[:, 1], p[:, 1])
-    row = head.with_parts(*fitted.adds).describe(got[:1])[0]
-    assert row["t"].extra["set"] in ("0", "1", "0|1")
-    assert row["u"].extra["set"] is None
-    found = head.uncertainty_inputs("sets", got, targets)
-    assert [len(classes) for _, classes in found.values()] == [300, 0]
-    told = shortage(head, *how, predicted, targets)
-    assert told is not None
-    assert "no 90% sets for u" in told
-    assert fit_calibration(head, *how, predicted, torch.full_like(p, NAN)) is None

@@ -1,26 +1,21 @@
-"""Ensembles and dropout samples: means and deviations of members, and the protocol of models."""
+"""Ensembles: means and deviations of members, and the protocol of models."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from layers.test_graph_model import TREES, batch_of, tree_model
 
-import graphfold.blocks as td
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.errors import ConfigError
 from graphfold.layers import (
     ClassificationHead,
     EvidentialHead,
-    FeatureEncoder,
     Head,
     MeanVarianceHead,
-    Model,
     MultiLabelHead,
     QuantileHead,
     RegressionHead,
@@ -29,7 +24,6 @@ from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.regression import NumberHead
 from graphfold.layers.model import cells_as_they_are
 from graphfold.layers.uncertainty.ensemble import Ensemble, mixture
-from graphfold.training.loop.checks import can_share
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
 CLASSES = Schema(types=NUMBERS.types, graph_targets=(Column("kind", "int64", names=tuple("xyz")),))
@@ -142,22 +136,6 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
     assert len(whole.table_columns) == cells
 
 
-def test_samples_of_members_say_at_which_limit_they_stand() -> None:
-    """A mixture of mixtures: of each sample the members, then the samples."""
-    head = RegressionHead(4, NUMBERS, scalers=LIMITED)
-    samples = [
-        mixture([head.predict(torch.full((1, 2), value)) for value in values], head.task)
-        for values in ((9.0, 8.0), (9.0, 10.0))
-    ]
-    predicted = mixture(samples, head.task)
-    (row,) = head.with_parts("std").describe(predicted)
-    assert {name: told.extra["limit"] for name, told in row.items()} == {"a": "high", "b": "high"}
-    assert row["a"].value == 30
-    # In units of 4: 9.5 and 8.5 are the means, and both have members at a distance of 1.
-    deviation = 4 * (np.var([8.5, 9.5], ddof=1) + np.var([8, 9], ddof=1)) ** 0.5
-    assert row["a"].extra["std"] == pytest.approx(deviation)
-
-
 def test_equal_members_are_at_no_distance() -> None:
     head = RegressionHead(4, NUMBERS, scalers=LIMITED)
     for count in (1, 2, 3):
@@ -200,65 +178,3 @@ def test_an_ensemble_is_its_members_side_by_side() -> None:
         copied.members[2].head.layers[-1].weight.zero_()
     changed = (copied(batch) != raw).flatten(2).any(2).any(0)
     assert changed.tolist() == [False, False, True]
-
-
-def dropping() -> Model:
-    head = partial(ClassificationHead, target="label", dropout=0.5)
-    encoder = partial(FeatureEncoder, size=6, dropout=0.2)
-    return tree_model(head=head, encoder=encoder).eval()
-
-
-def test_dropout_samples_differ_and_come_again() -> None:
-    inner = dropping()
-    model = Ensemble([inner], 30).eval()
-    batch = batch_of(tree(), inner)
-    before = torch.get_rng_state()
-    first = model(batch)
-    assert torch.get_rng_state().equal(before)
-    torch.rand(3)
-    assert model(batch).equal(first)
-    assert not any(module.training for module in model.modules())
-    assert first.std(1).min() > 0
-    predicted = model.predict(first)
-    each = torch.softmax(first.squeeze(2), -1)
-    torch.testing.assert_close(predicted.value, each.mean(1))
-    torch.testing.assert_close(predicted.parts["std"], each.std(1))
-    assert not can_share(model)
-    assert can_share(inner)
-
-
-def test_a_layer_of_blocks_drops_out_in_samples() -> None:
-    inner = tree_model().eval()
-    layer = td.FC(5, None, input_keep_prob=0.5)
-    layer.build(td.TensorType([inner.head.layers[-1].in_features]))
-    inner.head.layers[-1] = layer.eval()
-    batch = batch_of(tree(), inner)
-    assert Ensemble([inner], 10).eval()(batch).std(1).min() > 0
-    assert inner(batch).equal(inner(batch))
-    layer.input_keep_prob = 1.0
-    with pytest.raises(ConfigError, match="nothing in this one drops out"):
-        Ensemble([inner], 10)
-
-
-def test_samples_of_an_ensemble_are_a_mixture_of_mixtures() -> None:
-    members = [dropping() for _ in range(2)]
-    model = Ensemble(members, 3).eval()
-    batch = batch_of(tree(), members[0])
-    raw = model(batch)
-    assert raw.shape[1:] == (3, 2, 5)
-    of_sample = [mixture([Predicted(p) for p in own.softmax(-1).unbind(1)], "multiclass")
-                 for own in raw.unbind(1)]  # fmt: skip
-    got, want = model.predict(raw), mixture(of_sample, "multiclass")
-    torch.testing.assert_close(got.value, want.value)
-    torch.testing.assert_close(got.parts["std"], want.parts["std"])
-    between = torch.stack([own.value for own in of_sample]).var(0)
-    within = torch.stack([own.parts["std"] for own in of_sample]).square().mean(0)
-    torch.testing.assert_close(got.parts["std"], (between + within).sqrt())
-    targets = model.head.target_rows(batch.dag)
-    each = [members[n].losses(raw[:, k, n], targets) for k in range(3) for n in range(2)]
-    torch.testing.assert_close(model.losses(raw, targets), torch.stack(each).mean(0))
-
-
-def test_a_model_without_dropout_has_no_samples() -> None:
-    with pytest.raises(ConfigError, match="nothing in this one drops out"):
-        Ensemble([tree_model()], 10)

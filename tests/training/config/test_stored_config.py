@@ -72,7 +72,7 @@ def test_a_config_cut_anywhere(
     config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # These may be absent.
-    newer = {"ensemble", "dropout_samples", "calibration", "freeze"}
+    newer = {"ensemble", "calibration", "freeze"}
     known = {key: value for key, value in config.items() if key not in newer}
     text = yaml.safe_dump(known, sort_keys=False)
     for size in range(0, len(text) - 60, 97):

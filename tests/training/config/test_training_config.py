@@ -10,7 +10,6 @@ import pytest
 from graphfold.datasets.settings import DataSettings
 from graphfold.errors import ConfigError
 from graphfold.layers.uncertainty.calibration import METHODS
-from graphfold.layers.uncertainty.conformal import SETS
 from graphfold.training.config.compose import compose
 from graphfold.training.config.training_config import CalibrationSettings, TrainingConfig
 
@@ -70,11 +69,11 @@ def test_keys_are_those_of_the_config_files() -> None:
 
 
 def test_null_and_absent_keys_have_defaults(whole: dict[str, Any]) -> None:
-    newer = ("ensemble", "dropout_samples", "calibration", "freeze")
+    newer = ("ensemble", "calibration", "freeze")
     newer += ("threads", "metrics", "resume", "init_from", "needs", "name")
     config = TrainingConfig.of({k: v for k, v in whole.items() if k not in newer})
     assert (config.ensemble, config.threads, config.metrics, config.name) == (1, None, None, "run")
-    assert config.calibration == CalibrationSettings("none", 0.9, None)
+    assert config.calibration == CalibrationSettings("none", 0.9)
     assert TrainingConfig.of({**whole, "calibration": None}).calibration.method == "none"
 
 
@@ -89,13 +88,7 @@ def test_a_changed_config_is_checked_and_read_anew(whole: dict[str, Any]) -> Non
 
 
 def test_what_is_calibrated_is_known_to_the_heads() -> None:
-    method, sets = (get_args(hint) for hint in map(calibration_hint, ("method", "sets")))
-    assert set(method) == set(METHODS)
-    assert set(get_args(sets[0])) == set(SETS)
-
-
-def calibration_hint(name: str) -> Any:
-    return get_type_hints(CalibrationSettings)[name]
+    assert set(get_args(get_type_hints(CalibrationSettings)["method"])) == set(METHODS)
 
 
 def test_a_needed_key_without_a_value_is_a_fault(whole: dict[str, Any]) -> None:
