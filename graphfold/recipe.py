@@ -67,7 +67,7 @@ from graphfold.training.run.best_and_last import (
     read_histories,
     write_history,
 )
-from graphfold.training.run.checkpoint import Checkpoint, common_checkpoint
+from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.initial_weights import begin_model, make_model
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics, warn_of_undefined
@@ -331,44 +331,38 @@ def fit_members(
     members, loggers = folder.members(config.ensemble), list[Logger]()
     with joined(config.trainer):
         for number, files in enumerate(members):
-            name = (
-                f"member {number + 1} of {len(members)}" if len(members) > 1 else str(folder.path)
-            )
+            name = f"member {number + 1} of {len(members)}" if members[1:] else str(folder.path)
             # What the folder of a new run held before may still be there in a further process.
-            resume = first is None and files.last.is_file()
-            if resume:
-                last = Checkpoint.load(files.last)
+            resumes = first is None and files.last.is_file()
+            last = Checkpoint.load(files.last) if resumes else None
+            if last is not None:
                 if is_done(last, config.trainer.max_epochs, more_epochs):
                     continue
                 print(f"{name} goes on after epoch {epochs_done(last)}.", flush=True)
-                model = make_model(config, data, number, begins=False)
-                loop = make_loop(config, model, data, callbacks)
-            else:
-                if len(members) > 1:
-                    print(name, flush=True)
-                if first is not None and number == 0:
-                    loop = first
-                else:
-                    loop = begin_member(config, data, number, callbacks)
-            if is_first():
-                files.best.parent.mkdir(parents=True, exist_ok=True)
-            own = config.changed({"monitor": loop.monitor, "ensemble": 1})
-            common = common_checkpoint(own, data, number)
-            fit_network(own, loop, data, files, common, resume)
-            loggers = list(loop.loggers) if is_first() else []
-            if len(members) > 1:
+            elif members[1:]:
+                print(name, flush=True)
+            loop = first if number == 0 else None
+            loop = loop or begin_member(config, data, number, callbacks, not resumes)
+            fit_network(config, loop, data, files, number, last)
+            loggers = loop.loggers
+            if members[1:]:
                 end_loggers(loggers)
-    if len(members) > 1 and is_first():
+    if members[1:] and is_first():
         join_members(folder, members)
         return make_loggers(config.logger, config.mapping, folder.path)
     return loggers
 
 
 def begin_member(
-    config: TrainingConfig, data: DataModule, number: int, callbacks: Sequence[Callback] = ()
+    config: TrainingConfig,
+    data: DataModule,
+    number: int,
+    callbacks: Sequence[Callback] = (),
+    is_new: bool = True,
 ) -> Loop:
-    """The loop of a member with its first weights, see `begin_model`."""
-    return make_loop(config, begin_model(config, data, number), data, callbacks)
+    """The loop of a member, with its first weights if it is new, see `begin_model`."""
+    model = begin_model(config, data, number) if is_new else make_model(config, data, number, False)
+    return make_loop(config, model, data, callbacks)
 
 
 def make_loop(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphfold.training.loop.callbacks import AverageWeights as AverageWeights
     from graphfold.training.loop.callbacks import EarlyStopping as EarlyStopping
-    from graphfold.training.loop.callbacks import LearningRateMonitor as LearningRateMonitor
     from graphfold.training.loop.loggers import MLflowLogger as MLflowLogger
     from graphfold.training.loop.loggers import TensorBoardLogger as TensorBoardLogger
     from graphfold.training.loop.loggers import WandbLogger as WandbLogger
@@ -18,7 +17,6 @@ _HOME = {
     "AverageWeights": "loop.callbacks",
     "Callback": "loop.loop",
     "EarlyStopping": "loop.callbacks",
-    "LearningRateMonitor": "loop.callbacks",
     "Loop": "loop.loop",
     "MLflowLogger": "loop.loggers",
     "TensorBoardLogger": "loop.loggers",
@@ -30,7 +28,6 @@ __all__ = [
     "AverageWeights",
     "Callback",
     "EarlyStopping",
-    "LearningRateMonitor",
     "Loop",
     "MLflowLogger",
     "TensorBoardLogger",

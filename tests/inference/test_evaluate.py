@@ -231,7 +231,7 @@ def test_a_checkpoint_that_names_a_foreign_class_is_refused(
         assert run("evaluate", tmp_path / "evil.ckpt") == 2
         error = capsys.readouterr().err
         assert target in error
-        assert "not one of graphfold's registered classes" in error
+        assert "not registered in graphfold" in error
 
 
 def test_a_checkpoint_with_broken_metrics_is_refused(

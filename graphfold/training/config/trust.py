@@ -32,7 +32,7 @@ REGISTERED_FUNCTIONS = ("graphfold.blocks.models",)
 REGISTERED_TRAINING = tuple(
     f"graphfold.training.{name}"
     for name in (
-        *("Trainer", "AverageWeights", "EarlyStopping", "LearningRateMonitor"),
+        *("Trainer", "AverageWeights", "EarlyStopping"),
         *("TensorBoardLogger", "MLflowLogger", "WandbLogger"),
     )
 )

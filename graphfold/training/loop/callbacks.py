@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -30,56 +30,35 @@ class EarlyStopping(Callback):
         patience: so many epochs may pass without improvement.
         min_delta: a smaller improvement counts for none.
         monitor: the metric, such as val/rmse; None for the one that chooses the best epoch.
-        mode: "min" if less is better, or "max"; None for the direction of the metric.
-        stopping_threshold: a value that is good enough to end at once.
-        divergence_threshold: a value that is bad enough to end at once.
     """
 
     reads_validation = True
 
     def __init__(
-        self,
-        patience: int = 3,
-        min_delta: float = 0.0,
-        monitor: str | None = None,
-        mode: Literal["min", "max"] | None = None,
-        stopping_threshold: float | None = None,
-        divergence_threshold: float | None = None,
+        self, patience: int = 3, min_delta: float = 0.0, monitor: str | None = None
     ) -> None:
         self.patience = patience
         self.min_delta = min_delta
         self.monitor = monitor
-        self.mode = mode
-        self.stopping_threshold = stopping_threshold
-        self.divergence_threshold = divergence_threshold
         self.best: float | None = None
         self.waited = 0  # epochs without improvement
 
     def on_fit_start(self, loop: Loop) -> None:
-        """Learns which metric to watch.
-
-        Raises:
-            ConfigError: if there is no such metric.
-        """
+        """Raises ConfigError if there is no such metric."""
         self.monitor = loop.head_metrics.choose_monitor(self.monitor or loop.monitor, True)
-        self.mode = self.mode or ("min" if loop.head_metrics.mode(self.monitor) == "min" else "max")
 
     def on_train_epoch_end(self, loop: Loop) -> None:
         """Counts the epoch, and ends training if there were enough."""
         assert self.monitor is not None
         value = loop.metrics.get(self.monitor)
-        if value is not None and (self.best is None or self._is_better(value, self.best)):
+        sign = -1 if loop.head_metrics.mode(self.monitor) == "min" else 1
+        if value is not None and (
+            self.best is None or sign * (value - self.best) > abs(self.min_delta)
+        ):
             self.best, self.waited = value, 0
         else:
             self.waited += 1
-        is_enough = value is not None and (
-            (self.stopping_threshold is not None and self._gain(value, self.stopping_threshold) > 0)
-            or (
-                self.divergence_threshold is not None
-                and self._gain(value, self.divergence_threshold) < 0
-            )
-        )
-        loop.should_stop |= self.waited >= self.patience or is_enough
+        loop.should_stop |= self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
         """The best value, and the epochs since."""
@@ -87,13 +66,7 @@ class EarlyStopping(Callback):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on counting."""
-        self.best, self.waited = state.get("best"), state.get("waited", 0)
-
-    def _gain(self, value: float, other: float) -> float:
-        return other - value if self.mode == "min" else value - other
-
-    def _is_better(self, value: float, best: float) -> bool:
-        return self._gain(value, best) > abs(self.min_delta)
+        self.best, self.waited = state["best"], state["waited"]
 
 
 class AverageWeights(Callback):
@@ -166,7 +139,7 @@ class AverageWeights(Callback):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes up the mean."""
-        self.count, self._mean = int(state.get("count", 0)), dict(state.get("mean", {}))
+        self.count, self._mean = int(state["count"]), dict(state["mean"])
 
 
 def _in_full(weight: Tensor) -> Tensor:
@@ -174,38 +147,6 @@ def _in_full(weight: Tensor) -> Tensor:
     if not weight.is_floating_point():
         return weight.clone()
     return weight.to(torch.promote_types(weight.dtype, torch.float32), copy=True)
-
-
-class LearningRateMonitor(Callback):
-    """Gives the learning rate of every group of weights to the loggers.
-
-    Args:
-        logging_interval: "epoch" or "step".
-    """
-
-    def __init__(self, logging_interval: Literal["epoch", "step"] = "epoch") -> None:
-        if logging_interval not in ("epoch", "step"):
-            raise ConfigError(
-                f"logging_interval is '{logging_interval}', but it is epoch or step. Correct it."
-            )
-        self.logging_interval = logging_interval
-        self._step = 0
-
-    def on_train_epoch_start(self, loop: Loop) -> None:
-        """Logs the rates of an epoch."""
-        if self.logging_interval == "epoch":
-            self._log(loop)
-
-    def on_train_batch_end(self, loop: Loop) -> None:
-        """Logs the rates of a step."""
-        if self.logging_interval == "step" and loop.step != self._step:
-            self._step = loop.step
-            self._log(loop)
-
-    def _log(self, loop: Loop) -> None:
-        name, groups = f"lr-{type(loop.optimizer).__name__}", loop.optimizer.param_groups
-        names = [name] if len(groups) == 1 else [f"{name}/pg{n}" for n in range(1, len(groups) + 1)]
-        loop.log({name: float(group["lr"]) for name, group in zip(names, groups, strict=True)})
 
 
 class ProgressLine(Callback):

@@ -17,7 +17,7 @@ from graphfold.training.process.launch import is_first
 
 
 class Logger(Protocol):
-    """What takes the metrics of a training; it is made with `save_dir`, the run folder."""
+    """Takes the metrics of a training; it is made with `save_dir`, the run folder."""
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
         """Takes the config of the run."""

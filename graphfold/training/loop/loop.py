@@ -73,9 +73,6 @@ class Callback:
     def on_train_batch_end(self, loop: Loop) -> None:
         """A batch was differentiated; `loop.step` has grown if it was the last of its step."""
 
-    def on_validation_start(self, loop: Loop) -> None:
-        """The validation part is scored next, with the weights that are kept."""
-
     def on_validation_end(self, loop: Loop) -> None:
         """`loop.metrics` are those of this epoch; the weights still are those that are kept."""
 
@@ -138,7 +135,6 @@ class Loop:
         train_loss: the mean loss of the last whole epoch.
         rate: its learning rate.
         should_stop: whether training ends after this epoch.
-        has_stepped: whether this loop has taken a step, and not only the run that it continues.
 
     Raises:
         ConfigError: if what is to be frozen is not there, or all there is, or there is no such
@@ -177,7 +173,6 @@ class Loop:
         self.metrics: Metrics = {}
         self.train_loss = self.rate = float("nan")
         self.should_stop = False
-        self.has_stepped = False
         self._first_count = self._count = self._epoch_count = 0.0
         self._epoch_loss = torch.zeros(())
         self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is
@@ -279,12 +274,10 @@ class Loop:
         self.optimizer.zero_grad()
         self._first_count = self._count = 0.0
         self.step += 1
-        self.has_stepped = True
 
     @torch.no_grad()
     def validate(self, batches: GraphLoader) -> None:
         """Computes the metrics over all rows of all processes, each counted once."""
-        self.call("on_validation_start")
         self.model.eval()
         self.metrics = {}
         count = Trainer.limited(len(batches), self.trainer.limit_val_batches)
@@ -296,7 +289,9 @@ class Loop:
             numbered.append((number, rows))
         if count:
             rows = gather(numbered)
-            refuse_nan(rows.loss, f"of the validation part after epoch {self.epoch + 1}")
+            if bool(rows.loss.isnan().any()):
+                epoch = self.epoch + 1
+                raise _divergence(f"the loss of the validation part after epoch {epoch} is nan")
             self.metrics = {f"val/{name}": v for name, v in self.head_metrics(rows).items()}
         self.call("on_validation_end")
 
@@ -327,7 +322,7 @@ class Loop:
             self.lr_scheduler.step()
         self.call("on_train_epoch_end")
         self.should_stop = add_up(float(self.should_stop), self.device) > 0  # all, or none
-        self.log({"train/loss": self.train_loss, **self.metrics})
+        self.log({"train/loss": self.train_loss, "lr": self.rate, **self.metrics})
         self.call("on_epoch_saved")
 
     def log(self, metrics: Metrics) -> None:
@@ -342,10 +337,6 @@ class Loop:
             getattr(callback, moment)(self)
 
     # ---- The gradients of a step
-
-    def backward(self, loss: Tensor) -> None:
-        """Adds the gradients of all parameters, or, if memory runs out, of none."""
-        add_gradients(loss, self._learning())
 
     def _add_gradients(self, batch: Batch) -> None:
         """Differentiates a batch, in halves where it does not fit in memory."""
@@ -376,7 +367,7 @@ class Loop:
         if len(losses):
             self._least_loss = torch.minimum(self._least_loss, losses.detach().min().double())
         if loss.requires_grad and self._first_count:
-            self.backward(self.scaler.scale(loss / self._first_count))
+            add_gradients(self.scaler.scale(loss / self._first_count), self._learning())
 
     def _complete_gradients(self) -> None:
         """Brings the gradients to the denominator of the whole step and clips them."""
@@ -470,7 +461,8 @@ class Loop:
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
         for name, callback in self._named_callbacks():
-            callback.load_state_dict(state["callbacks"].get(name, {}))
+            if name in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][name])
         self.epoch, self.step = int(state["epoch"]) + 1, int(state["step"])
 
     def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
@@ -480,16 +472,6 @@ class Loop:
             kind = type(callback).__name__
             counts[kind] = counts.get(kind, 0) + 1
             yield kind if counts[kind] == 1 else f"{kind} {counts[kind]}", callback
-
-
-def refuse_nan(losses: Tensor, where: str) -> None:
-    """Refuses losses among which there is NaN.
-
-    Raises:
-        DivergenceError: if there is; it says where.
-    """
-    if bool(losses.isnan().any()):
-        raise _divergence(f"the loss {where} is nan")
 
 
 def _divergence(fault: str) -> DivergenceError:

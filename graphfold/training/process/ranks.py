@@ -1,4 +1,4 @@
-"""What the processes of one training add up and tell each other."""
+"""Sums and messages between the processes of one training."""
 
 from __future__ import annotations
 

@@ -55,9 +55,8 @@ class BestAndLast(Callback):
         self.best: list[float] | None = None  # see _goodness
         self.is_best = False
 
-    def restore(self, loop: Loop) -> None:
+    def restore(self, loop: Loop, last: Checkpoint) -> None:
         """Puts a loop, and the random generators, where last.ckpt says that training was."""
-        last = Checkpoint.load(self.folder.last)
         progress = last.progress
         loop.model.load_state_dict(progress["weights"] or last.state_dict)
         loop.load_state_dict(progress)

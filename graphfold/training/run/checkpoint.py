@@ -71,7 +71,7 @@ class Checkpoint:
         """
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except OSError as error:
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
         except Exception as error:  # of a damaged file any part may fail in any way
             raise _damaged(path) from error

@@ -6,19 +6,15 @@ another run (`init_from`).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from graphfold.dag import Column, Schema
+from graphfold.dag import Schema
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.words.vectors import WordVectors
-from graphfold.errors import CheckpointError, ConfigError, DataError
+from graphfold.errors import CheckpointError, ConfigError, DataError, some_of
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.training.config.model import build_model
@@ -28,37 +24,20 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.run_folder import find_checkpoint
 
-#: What a row of a table of embeddings is for: column, place in it, and a word, a code or "missing".
-Row = tuple[str, int, object]
-
-#: Remarks on weights are made up to this number.
+#: Weights that are not taken are named up to this number.
 MAX_NAMED = 8
 
 
-class Outcome(NamedTuple):
-    """The fate of a weight."""
-
-    is_taken: bool
-    remark: str = ""
-
-
-class Table(NamedTuple):
-    """The embeddings of a `ColumnEncoder`: of the codes of some columns of a space."""
-
-    space: str | None  # None where it is not known
-    encoder: ColumnEncoder
-
-
 def make_model(
-    config: TrainingConfig, data: DataModule, member: int = 0, begins: bool = True
+    config: TrainingConfig, data: DataModule, member: int = 0, is_new: bool = True
 ) -> Model:
-    """A fresh model.
+    """A fresh model, with weights drawn from the seed and vectors of words, if there are any.
 
     Args:
         config: with all that the data decide, see `decide`.
         data: what the model is to learn from, prepared.
         member: which member of an ensemble it is.
-        begins: whether its weights are to be used; otherwise a checkpoint replaces them, and no
+        is_new: whether its weights are to be used; otherwise a checkpoint replaces them, and no
             file of vectors is read.
 
     Raises:
@@ -66,7 +45,7 @@ def make_model(
     """
     seed_generators(member_seed(config.seed, member))
     model = build_model(config.model, data.spec.schema, data.spec.scalers)
-    if begins and data.word_vectors is not None:
+    if is_new and data.word_vectors is not None:
         set_word_vectors(model, data.spec, data.word_vectors)
     return model
 
@@ -108,9 +87,9 @@ def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> N
 def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) -> str:
     """Gives a model those weights of a checkpoint that have the same name and shape.
 
-    Embeddings of words are taken word by word, whatever ids the two vocabularies give them. The
-    head's weights are taken if it has the same targets. Buffers belong to the data (scalers of
-    targets) and stay, but for the statistics of normalisation.
+    Embeddings are taken if their vocabularies are the same, the head's weights if it has the same
+    targets. Buffers belong to the data (scalers of targets) and stay, but for the statistics of
+    normalisation.
 
     Args:
         model: the new model.
@@ -128,27 +107,32 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) ->
     path = find_checkpoint(run)
     checkpoint = Checkpoint.load(path)
     try:
-        earlier = FeatureSpec.from_dict(checkpoint.spec)
+        theirs = FeatureSpec.from_dict(checkpoint.spec)
     except DataError as error:
         raise CheckpointError(f"{path}: {error.message}") from error
-    has_targets = _targets(earlier.source) == _targets(spec.source)
-    tables, outcomes, weights = _tables(model), {}, checkpoint.member(member)
+    has_targets = _targets(theirs.source) == _targets(spec.source)
+    tables, weights, refused = _tables(model), checkpoint.member(member), dict[str, str]()
     for name, own in _weights(model).items():
-        theirs = weights.get(name)
-        if theirs is None:
-            outcomes[name] = Outcome(False, "not in the checkpoint")
+        weight = weights.get(name)
+        if weight is None:
+            refused[name] = "not in the checkpoint"
         elif name.startswith("head.") and not has_targets:
-            outcomes[name] = Outcome(False, "other targets")
-        elif name in tables:
-            outcomes[name] = _take_rows(own, theirs, tables[name], spec, earlier)
+            refused[name] = "other targets"
+        elif name in tables and _words(spec, tables[name]) != _words(theirs, tables[name]):
+            refused[name] = "another vocabulary"
+        elif own.shape != weight.shape:
+            refused[name] = f"{list(weight.shape)} there, {list(own.shape)} here"
         else:
-            outcomes[name] = _take_whole(own, theirs)
-    if not any(outcome.is_taken for outcome in outcomes.values()):
+            own.copy_(weight)
+    total = len(_weights(model))
+    if len(refused) == total:
         raise ConfigError(
             f"init_from: no weight of {path} fits this model. Name a run of a model with the same "
             "cells and widths."
         )
-    return _describe(outcomes, path)
+    text = f"init_from: {total - len(refused)} of {total} weights taken from {path}"
+    absent = [f"{name} ({reason})" for name, reason in refused.items()]
+    return f"{text}; not taken: {some_of(absent, MAX_NAMED)}" if absent else text
 
 
 def _weights(model: Model) -> dict[str, Tensor]:
@@ -165,88 +149,16 @@ def _targets(schema: Schema) -> set[tuple[str, str, int | None]]:
     return {(column.name, column.dtype, column.size) for column in columns}
 
 
-def _take_whole(own: Tensor, theirs: Tensor) -> Outcome:
-    """Copies a tensor of the same shape."""
-    if own.shape != theirs.shape:
-        return Outcome(False, f"{list(theirs.shape)} there, {list(own.shape)} here")
-    own.copy_(theirs)
-    return Outcome(True)
-
-
-def _tables(model: Model) -> dict[str, Table]:
+def _tables(model: Model) -> dict[str, ColumnEncoder]:
     """The tables of embeddings by the names of their weights."""
-    found = {
-        f"{name}.table": Table(None, module)
+    return {
+        f"{name}.table": module
         for name, module in model.named_modules()
         if isinstance(module, ColumnEncoder)
     }
-    for prefix, module in model.named_modules():
-        if isinstance(module, FeatureEncoder):
-            for name, encoder in module.encoders.items():
-                assert isinstance(encoder, ColumnEncoder)
-                found[f"{prefix}.encoders.{name}.table"] = Table(f"type:{name}", encoder)
-    return found
 
 
-def _take_rows(
-    own: Tensor, theirs: Tensor, table: Table, spec: FeatureSpec, earlier: FeatureSpec
-) -> Outcome:
-    """Copies the embeddings of the words and codes that both tables have."""
-    if _vocabularies(spec, table) == _vocabularies(earlier, table):
-        return _take_whole(own, theirs)
-    if table.space is None:
-        return Outcome(False, "another vocabulary")
-    rows = list(_rows(table.encoder.codes, table.space, spec))
-    names = [column.name for column in table.encoder.codes]
-    known = {column.name: column for column in _features(earlier.schema, table.space)}
-    before = list(_rows([known[n] for n in names if n in known], table.space, earlier))
-    if len(before) != len(theirs) or own.shape[1] != theirs.shape[1]:
-        return Outcome(False, "other columns or another width")
-    place = {row: number for number, row in enumerate(before)}
-    shared = torch.tensor([n for n, row in enumerate(rows) if row in place], dtype=torch.int64)
-    if not len(shared):
-        return Outcome(False, "no word in common")
-    own[shared] = theirs[[place[rows[number]] for number in shared.tolist()]].to(own.dtype)
-    return Outcome(True, f"{len(shared)} of {len(rows)} rows, by word")
-
-
-def _vocabularies(spec: FeatureSpec, table: Table) -> dict[tuple[str, str], tuple[str, ...]]:
+def _words(spec: FeatureSpec, table: ColumnEncoder) -> list[tuple[str, ...]]:
     """The words of the vocabularies that a table's columns may have."""
-    names = {column.name for column in table.encoder.codes}
-    return {
-        (space, name): vocabulary.words
-        for (space, name), vocabulary in spec.vocabularies.items()
-        if name in names and table.space in (None, space)
-    }
-
-
-def _rows(columns: Sequence[Column], space: str, spec: FeatureSpec) -> Iterator[Row]:
-    """The meaning of each row of a table, in the order of `ColumnEncoder`."""
-    for column in columns:
-        vocabulary = spec.vocabularies.get((space, column.name))
-        words = None if vocabulary is None else ("unknown", *vocabulary.words)
-        codes = range(column.size or 0)
-        for place in range(math.prod(column.shape)):
-            for code in codes:
-                # A pair, so that no word of a vocabulary is taken for "missing".
-                yield column.name, place, (code if words is None else words[code], code == 0)
-            yield column.name, place, "missing"
-
-
-def _features(schema: Schema, space: str) -> tuple[Column, ...]:
-    return next((t.features for t in schema.types if space == f"type:{t.name}"), ())
-
-
-def _describe(outcomes: Mapping[str, Outcome], path: Path) -> str:
-    taken = sum(outcome.is_taken for outcome in outcomes.values())
-    text = f"init_from: {taken} of {len(outcomes)} weights taken from {path}"
-    for title, is_taken in (("in part", True), ("not taken", False)):
-        found = [
-            f"{name} ({outcome.remark})"
-            for name, outcome in outcomes.items()
-            if outcome.is_taken is is_taken and outcome.remark
-        ]
-        if found:
-            more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-            text += f"; {title}: {', '.join(found[:MAX_NAMED])}{more}"
-    return text
+    names = {column.name for column in table.codes}
+    return [v.words for (_, name), v in spec.vocabularies.items() if name in names]

@@ -110,8 +110,6 @@ def stopped_after(values: Sequence[float | None], mode: str = "min", **options: 
         ([3, 2.9, 2.8], {"patience": 2, "min_delta": 0.5}, 3),
         ([None, None, 1], {"patience": 2}, 2),
         ([3, None, 2, None, None], {"patience": 2}, 5),
-        ([3, 2, 0.5, 0.4], {"stopping_threshold": 1.0}, 3),
-        ([3, 2, 9, 1], {"divergence_threshold": 5.0}, 3),
         ([3, math.inf, math.inf], {"patience": 2}, 3),
         ([3, 2, 1], {"patience": 1}, 4),
     ],
@@ -200,16 +198,14 @@ class Notes:
 def test_ones_own_logger_and_the_rates(tmp_path: Path) -> None:
     words = [
         "+logger.own={_target_: training.loop.test_callbacks.Notes, _partial_: true}",
-        "+callbacks.rates={_target_: graphfold.training.LearningRateMonitor}",
         "optimizer.lr=0.25",
     ]
     folder = train(tmp_path / "run", *listops(*words))
-    lr, first, epoch, *_, scores, status = (folder / "notes.txt").read_text().splitlines()
+    lr, epoch, *_, scores, status = (folder / "notes.txt").read_text().splitlines()
     assert scores.startswith("10 test/accuracy test/")
     assert "val/" not in scores
     assert lr == "lr 0.25"
-    assert first == "0 epoch lr-Adam"
-    assert epoch.startswith("5 epoch train/loss val/accuracy")
+    assert epoch.startswith("5 epoch lr train/loss val/accuracy")
     assert status == "success"
 
 
@@ -252,7 +248,7 @@ def test_fewer_batches_for_a_quick_try(tmp_path: Path) -> None:
 
 def test_a_logger_without_its_library_is_refused(tmp_path: Path) -> None:
     node = {"_target_": f"{__name__}.Absent", "_partial_": True}
-    message = "logger.mine needs a library that cannot be imported .no such thing.. Install it, or"
+    message = "logger.mine needs a library that cannot be imported .no such thing.. pip install"
     with pytest.raises(ConfigError, match=message):
         make_loggers({"mine": node}, {}, tmp_path)
 

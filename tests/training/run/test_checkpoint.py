@@ -49,7 +49,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_everything_but_tensors_is_json(tmp_path: Path) -> None:
-    (tmp_path / make().save("x.ckpt"))
+    make().save(tmp_path / "x.ckpt")
     content = torch.load(tmp_path / "x.ckpt", weights_only=True)
     assert content["schema_number"] == SCHEMA_NUMBER
     for key in ("config", "spec", "split", "packages", "versions"):

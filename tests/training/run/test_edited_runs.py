@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from training.tiny_runs import run, train, write_molecules
 
 
@@ -26,27 +25,15 @@ def copied(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda config: config["optimizer"].update(_target_="torch.optim.LBFGS"), "LBFGS"),
-        (
-            lambda config: config.update(
-                model=json.loads(json.dumps(config["model"]).replace('size": 4', 'size": 6'))
-            ),
-            "its progress cannot be taken up",
-        ),
-    ],
-)
 def test_a_config_that_was_edited_no_longer_fits(
-    change: Any, message: str, copied: Path, capsys: pytest.CaptureFixture[str]
+    copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = yaml.safe_load((copied / "config.yaml").read_text())
-    change(config)
-    (copied / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    text = (copied / "config.yaml").read_text()
+    assert "hidden_size: 4" in text
+    (copied / "config.yaml").write_text(text.replace("hidden_size: 4", "hidden_size: 6"))
     assert run("train", f"resume={copied}", "trainer.max_epochs=2") == 2
     error = capsys.readouterr().err
-    assert message in error
+    assert "its progress cannot be taken up" in error
     assert "--debug" not in error
 
 
