@@ -186,7 +186,7 @@ class TrainingJob:
 
         return train_command(composed, trusted, self.said, data)
 
-    def _words(self, hydra: DictConfig, folder: Path, resume: str | None) -> list[str]:
+    def _words(self, hydra: DictConfig, folder: Path, resume: object) -> list[str]:
         """The command line of this training alone, in the folder that was chosen for it."""
         from graphfold.training.config.compose import AUTO_RESUME
         from graphfold.training.config.overrides import in_hydras_grammar
