@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -114,53 +113,3 @@ def test_rows_of_graphs_for_trees_that_have_one_target(tmp_path: Path) -> None:
     checkpoint = Checkpoint.load(folder / "checkpoints" / "best.ckpt")
     assert checkpoint.config["model"]["level"] == "graph"
     assert checkpoint.packages == []
-
-
-def test_experiments_and_models_of_blocks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("list") == 0
-    found = capsys.readouterr().out
-    for name in ("sst_blocks", "esol_blocks", "block_tree_lstm", "block_neighbourhood"):
-        assert f"  {name} " in found
-
-
-ROOT = '''
-from graphfold import blocks as td
-
-def sizes(schema, scale: float = 1.0):
-    """The number of nodes of a graph, as a vector."""
-    return td.InputTransform(lambda graph: [scale * len(graph.nodes)]) >> td.Vector(1)
-'''
-
-MODEL = """
-_target_: graphfold.blocks.BlockModel
-root:
-  _target_: own_blocks.sizes
-  _partial_: true
-  scale: 0.5
-level: graph
-head:
-  _target_: auto
-  _partial_: true
-"""
-
-
-@pytest.mark.slow
-def test_a_root_of_ones_own_has_to_be_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "own_blocks.py").write_text(ROOT)
-    (tmp_path / "conf" / "model").mkdir(parents=True)
-    (tmp_path / "conf" / "model" / "own.yaml").write_text(MODEL)
-    monkeypatch.syspath_prepend(tmp_path)
-    more = [word for word in listops("trainer.max_epochs=1") if not word.startswith("model")]
-    conf = ["--config-dir", str(tmp_path / "conf"), "data=listops_generated", "model=own"]
-    folder = train(tmp_path / "run", *conf, *more)
-    assert Checkpoint.load(folder / "checkpoints" / "best.ckpt").packages == ["own_blocks"]
-    del sys.modules["own_blocks"]
-    capsys.readouterr()
-    assert run("evaluate", folder) == 2
-    assert "If you trust the package 'own_blocks', add --trust" in capsys.readouterr().err
-    assert "own_blocks" not in sys.modules
-    assert run("evaluate", folder, "--trust", "own_blocks") == 0
-    assert run("train", *conf, *more, "model.root.scale=[1]") == 2
-    assert "model.root.scale is [1], but it must be a number" in capsys.readouterr().err

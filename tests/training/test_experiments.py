@@ -154,12 +154,3 @@ def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_option_composes(option: str) -> None:
     composed = compose([option])
     check_parts(composed.config)
-
-
-@pytest.mark.parametrize("model", ["child_sum_tree_lstm", "tree_gru", "tree_fc", "tree_rnn"])
-def test_tree_model_trains(model: str, corpora: Path, tmp_path: Path) -> None:
-    train(tmp_path / "run", "data=sst", f"model={model}", f"data.root={corpora}", *SMALL)
-
-
-def test_molecule_model_trains(corpora: Path, tmp_path: Path) -> None:
-    train(tmp_path / "run", "data=esol", "model=gin", f"data.root={corpora}", *SMALL)

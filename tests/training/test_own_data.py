@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training.one_step import new_loop
 from training.tiny_runs import (
     MOLECULES,
     bracket_tree,
-    conllu,
     listops,
     read_json,
     run,
@@ -23,7 +23,6 @@ from training.tiny_runs import (
 
 from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
-from graphfold.training.run.checkpoint import Checkpoint
 
 SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
@@ -73,9 +72,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def table(path: Path, cells: list[str], header: str = "smiles,y") -> Path:
+def table(path: Path, cells: list[str]) -> Path:
     rows = [f"{smiles},{cell}" for smiles, cell in zip(MOLECULES * 3, cells, strict=True)]
-    path.write_text("\n".join([header, *rows] if header else rows) + "\n")
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
     return path
 
 
@@ -120,24 +119,6 @@ def test_a_reader_of_ones_own(package: Path, tmp_path: Path) -> None:
     assert all(row["y_pred"] for row in found)
 
 
-def test_classes_that_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = table(tmp_path / "m.csv", ["toxic", "", "safe"] * 10)
-    data = ["data=smiles", f"data.path={path}", "data.target_columns=[y]"]
-    folder = train(tmp_path / "run", *data, "data.task=classification", *SMALL)
-    assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
-    assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
-    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
-    with (tmp_path / "p.csv").open() as file:
-        found = list(csv.DictReader(file))
-    assert list(found[0]) == ["smiles", "y", "y_pred", "y_prob_safe", "y_prob_toxic", "reason"]
-    assert {row["y_pred"] for row in found} <= {"safe", "toxic"}
-    other = table(tmp_path / "other.csv", ["toxic"] * 29 + ["deadly"])
-    assert run("evaluate", folder, "--data", other) == 2
-    error = capsys.readouterr().err
-    assert "other.csv:31: target 'y' is 'deadly', which is not one of the classes safe" in error
-    assert run("train", f"resume={folder}") == 0
-
-
 def test_decimal_commas_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.csv"
     path.write_text("smiles;y\nC;\n" + "".join(f"{s};-3,3\n" for s in MOLECULES))
@@ -159,26 +140,6 @@ def test_what_was_left_out_is_counted_in_words(
     assert "left out: 1 bad record\n" in log
     assert "m.csv:2: target 'y' is 'x', which is not a finite number\n" in log
     assert "left out: 1 record without a measured target\n" in log
-
-
-def test_several_columns_of_text(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    path = tmp_path / "s.conllu"
-    path.write_text("\n".join(conllu(rng) for _ in range(20)))
-    data = ["data=conllu", f"data.path={path}", "data.features=[form,lemma,xpos]"]
-    folder = train(tmp_path / "run", *data, *SMALL)
-    assert run("predict", folder, path, "--output", tmp_path / "p.jsonl") == 0
-
-
-def test_a_table_without_header(tmp_path: Path) -> None:
-    path = table(tmp_path / "m.csv", [str(k) for k in range(30)], header="")
-    columns = ["data.smiles_column=column_1", "data.target_columns=[column_2]"]
-    data = ["data=smiles", f"data.path={path}", "data.header=false", *columns]
-    folder = train(tmp_path / "run", *data, *SMALL)
-    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
-    lines = (tmp_path / "p.csv").read_text().splitlines()
-    assert lines[0] == "column_1,column_2,column_2_pred,column_2_limit,reason"
-    assert len(lines) == 31
 
 
 def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
@@ -218,9 +179,8 @@ def test_the_best_epoch_of_trees_is_one_of_all_nodes_but_for_grades(
         trees = [f"(ROOT{tree[2:]}" for tree in trees]
     (tmp_path / "trees.txt").write_text("".join(trees))
     words = ["data=brackets", f"data.path={tmp_path}/trees.txt", *SMALL, *more]
-    folder = train(tmp_path / "run", *words)
-    best = folder / "checkpoints" / "best.ckpt"
-    assert Checkpoint.load(best).config["monitor"] == monitor
+    loop, _ = new_loop(*words, f"data.cache_dir={tmp_path}/cache", "data.num_workers=0")
+    assert loop.monitor == monitor
 
 
 def test_the_policy_reaches_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 import torch
 from thinned import thinned
-from training import weighed_pairs
 from training.one_step import Step, both_agree, take_step
 from training.tiny_runs import read_json, run, train
 
-from graphfold.datasets.readers.pairs import ENTAILMENT
 from graphfold.training.run.checkpoint import Checkpoint
 
 COLUMNS = ["smiles", "y", "z", "kind", "name", "active", "shift", "bound", "t", "set", "w"]
@@ -123,19 +121,6 @@ def test_a_whole_weight_is_the_record_so_often(head: str, step: TakeStep) -> Non
     both_agree(step("weighed", WEIGHED, *HEADS[head]), step("repeated", *HEADS[head]))
 
 
-#: A number, a density, classes and bounds: each its own way to weigh. That every head counts
-#: weights at all is what `test_a_whole_weight_is_the_record_so_often` says.
-OF_ONE = ("mse", "evidential", "classes", "bounds")
-
-
-@pytest.mark.parametrize("head", thinned(HEADS, OF_ONE))
-def test_weights_of_one_change_no_bit(head: str, step: TakeStep) -> None:
-    moved, loss = step("ones", WEIGHED, *HEADS[head])
-    again, loss_again = step("plain", *HEADS[head])
-    assert loss == loss_again
-    assert torch.equal(moved, again)
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -171,64 +156,6 @@ def test_two_processes_have_the_denominator_of_one(
     apart = step("weighed", *words, *more, devices=2)
     both_agree(apart, step("weighed", *words))
     both_agree(apart, step("repeated", *words[1:]))
-
-
-# Pairs: graphfold's own adapter has no weights for them, but one of somebody else's may.
-
-PAIRS = [
-    "data=pairs", "model.hidden_size=6", "model.readout._target_=graphfold.layers.PairReadout",
-    "data.policy=depth", "model.fuse=false",
-]  # fmt: skip
-OF_PAIRS = {
-    "relatedness": ["model.head._target_=graphfold.layers.RelatednessHead"],
-    "entailment": [
-        "model.head._target_=graphfold.layers.PairClassificationHead",
-        "+model.head.target=entailment",
-    ],
-}
-
-
-def write_pairs(folder: Path, weights: list[int], is_repeated: bool = False) -> None:
-    """Pairs that have their weight for a number, or are there so often; some have no score."""
-    lines: dict[str, list[str]] = {name: [] for name in ("sim.txt", "id.txt")}
-    # The order of the vocabulary, and so the first weights, are the same whatever is repeated.
-    words = ("one", "two", "three", "four", "five")
-    for number, weight in enumerate(weights):
-        pair = {"sim.txt": "NaN" if number % 5 == 3 else f"{1 + number * 0.7 % 4:.2f}"}
-        pair["id.txt"] = str(weight)
-        for side, start in (("a", number), ("b", 2 * number + 1)):
-            size = 1 + start % 5
-            pair[f"{side}.toks"] = " ".join(words[:size])
-            pair[f"{side}.parents"] = " ".join("01123"[:size])
-            pair[f"{side}.rels"] = " ".join(["root", "dep", "mod", "dep", "dep"][:size])
-        for name, line in pair.items():
-            lines.setdefault(name, []).extend([line] * (weight if is_repeated else 1))
-    folder.mkdir(parents=True)
-    for name, own in lines.items():
-        (folder / name).write_text("\n".join(own) + "\n")
-    rows = [f"{weight}\t{ENTAILMENT[weight % 3]}" for weight in range(4)]
-    table = "\n".join(["pair_ID\tentailment_judgment", *rows])
-    (folder.parents[1] / "SICK_all.txt").write_text(f"{table}\n")
-
-
-@pytest.mark.parametrize("head", OF_PAIRS)
-def test_weights_of_pairs(head: str, tmp_path: Path) -> None:
-    weights, ones = [number * 7 % 4 for number in range(30)], [1] * 30
-    write_pairs(tmp_path / "pairs" / "weighed", weights)
-    write_pairs(tmp_path / "pairs" / "repeated", weights, is_repeated=True)
-    write_pairs(tmp_path / "pairs" / "ones", ones)
-
-    def pairs(name: str, adapter: str) -> Step:
-        folder = tmp_path / "pairs" / name
-        path = f"data.path={{train: {folder}, val: {folder}, test: {folder}}}"
-        more = [path, f"data.adapter={adapter}", f"data.cache_dir={tmp_path}/cache"]
-        return take_step(*PAIRS, *OF_PAIRS[head], *more)
-
-    both_agree(pairs("weighed", weighed_pairs.NAME), pairs("repeated", "pairs"))
-    moved, loss = pairs("ones", weighed_pairs.NAME)
-    again, loss_again = pairs("ones", "pairs")
-    assert loss == loss_again
-    assert torch.equal(moved, again)
 
 
 SMALL = ["model=dmpnn", "data.target_columns=[y,z]", "model.dropout=0.2", "data.batch_size=40"]
