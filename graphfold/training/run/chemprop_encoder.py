@@ -89,8 +89,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: has no 'state_dict'. Name a file that chemprop 2 wrote.")
-    if any(str(name).startswith(PREFIX) for name in state):
-        state = {n.removeprefix(PREFIX): w for n, w in state.items() if str(n).startswith(PREFIX)}
+    if any(name.startswith(PREFIX) for name in state):
+        state = {n.removeprefix(PREFIX): w for n, w in state.items() if n.startswith(PREFIX)}
     missing = [name for name in WEIGHTS if not isinstance(state.get(name), Tensor)]
     if missing:
         raise CheckpointError(
@@ -98,14 +98,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
         )
     weights = {name: state[name].float() for name in WEIGHTS}
     options = content.get("hyper_parameters") or {}
-    if isinstance(options, dict):
-        options = options.get("message_passing", options)
-    depth = options.get("depth") if isinstance(options, dict) else "none"
-    is_depth = depth is None or (isinstance(depth, int) and not isinstance(depth, bool))
-    if not is_depth or not _fit_together(*weights.values()):
-        raise CheckpointError(
-            f"{path}: its weights or options are not those of a {ENCODER}. Save it anew."
-        )
+    options = options.get("message_passing", options)
     further = [name for name in UNKNOWN if name in state]
     further += [f"{key}={value}" for key, value in _unknown_options(options).items()]
     if further:
@@ -170,13 +163,6 @@ def _unknown_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(kind, type) and issubclass(kind, _Named) and kind.name != ENCODER:
         found["cls"] = kind.name
     return {key: value for key, value in found.items() if value}
-
-
-def _fit_together(w_i: Tensor, w_h: Tensor, w_o: Tensor, bias: Tensor) -> bool:
-    """True if the shapes of the weights are those of one encoder."""
-    hidden = len(bias) if bias.dim() == 1 else -1
-    is_atom = w_o.dim() == 2 and len(w_o) == hidden < w_o.shape[1]
-    return is_atom and w_i.dim() == 2 and len(w_i) == hidden and w_h.shape == (hidden, hidden)
 
 
 def _parts_of(
