@@ -51,7 +51,7 @@ from graphfold.training.loop.checks import (
     refuse_unread_options,
     warn_of_leak,
 )
-from graphfold.training.loop.fitting import fit_network, fit_once
+from graphfold.training.loop.fitting import fit_network
 from graphfold.training.loop.loggers import Logger, end_loggers, make_loggers
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.launch import is_first, num_processes

@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.cfg or args.info or args.help or args.hydra_help:
         return _show(args, sources)
     job = TrainingJob(args.overrides, args.trust, args.debug, _flags(args))
-    if args.multirun or args.all_folds or "hydra.mode=MULTIRUN" in args.overrides:
-        return _sweep(job, sources, args.all_folds)
+    if args.multirun or "hydra.mode=MULTIRUN" in args.overrides:
+        return _sweep(job, sources)
     return _train_once(job, sources)
 
 
@@ -207,7 +207,14 @@ class TrainingJob:
             try:
                 if self._train(config, hydra, folder):
                     sys.exit(1)  # interrupted, or its processes failed: so are the others
-            return record.value
+            except Exception as error:
+                is_message = isinstance(error, GraphfoldError) and not self.debug
+                text = f"error: {error}\n" if is_message else traceback.format_exc()
+                print(text, end="", file=sys.stderr, flush=True)
+                if is_first():
+                    record_run(hydra, None)
+                raise
+            return record_run(hydra, folder) if is_first() else None
 
 
 def _choices(hydra: DictConfig) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from unittest import mock
 
 import numpy as np
 import pytest

@@ -342,48 +342,8 @@ def split_sweeping(
     return single, [override for override in parsed if override.is_sweep_override()]
 
 
-def as_experiment(
-    overrides: Sequence[str],
-    config_dir: Path | None = None,
-    trusted: Collection[str] | None = None,
-) -> dict[str, Any]:
-    """The config of some overrides as an experiment: options of groups, and what differs from them.
-
-    Values that others decide stay so (`${seed}`). The arguments are those of `compose`.
-    """
-    sources = Sources(config_dir)
-    with explained(overrides, sources, trusted):
-        whole = load_whole(overrides, sources, trusted)
-        chosen = {
-            group: option
-            for group, option in whole.hydra.runtime.choices.items()
-            if "/" not in group and group != "experiment" and option is not None
-        }
-        # Hydra does not tell which files were joined; what they hold are differences to no part.
-        chosen = {**WITHOUT_PARTS, **chosen}
-        words = [f"{group}={option}" for group, option in chosen.items()]
-        plain = load_whole(words, sources, trusted)
-        for config in (whole, plain):
-            _meet_needs(config, config.hydra)
-        own, other = (OmegaConf.to_container(_job(c), resolve=False) for c in (whole, plain))
-    defaults = [{f"override /{group}": option} for group, option in chosen.items()]
-    return {"defaults": defaults, **_differences(own, other)}
-
-
-def _differences(own: Any, plain: Any) -> dict[str, Any]:
-    """The part of a nested config that another one lacks or has another value for."""
-    found = {}
-    for key, value in own.items():
-        if isinstance(value, dict) and isinstance(plain.get(key), dict):
-            if part := _differences(value, plain[key]):
-                found[key] = part
-        elif key not in plain or plain[key] != value:
-            found[key] = value
-    return found
-
-
-def split_sweep(overrides: Sequence[str], sources: Sources = Sources()) -> list[list[str]]:
-    """The overrides of every run of a sweep, in Hydra's order."""
+def sweep_folder(overrides: Sequence[str], sources: Sources) -> tuple[Path, list[str]]:
+    """The folder of a sweep, and the overrides with it: the time in its name is now."""
     with _loader(sources) as (loader, _):
         parsed = parse_overrides(overrides, loader)
     if any(override.key_or_group == "resume" for override in parsed):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from graphfold.dag.schema import Schema, bound_column
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError, first_line
 from graphfold.loader import GraphLoader

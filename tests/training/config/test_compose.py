@@ -221,21 +221,6 @@ def test_files_that_cannot_be_joined(words: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("callbacks", "logger"), [("[average,early_stopping]", "[mlflow,wandb]"), ("[default]", "none")]
-)
-def test_joined_files_are_kept_in_an_experiment(
-    callbacks: str, logger: str, tmp_path: Path
-) -> None:
-    """As `tune` writes one for the best trial, here of a model that chooses callbacks itself."""
-    words = ["data=esol", "model=gcn", f"callbacks={callbacks}", f"logger={logger}"]
-    (tmp_path / "experiment").mkdir()
-    best = OmegaConf.to_yaml(as_experiment(words))
-    (tmp_path / "experiment" / "best.yaml").write_text(f"# @package _global_\n{best}")
-    found = compose(["experiment=best"], tmp_path).config
-    assert found == compose(words).config
-
-
-@pytest.mark.parametrize(
     ("option", "remedy"),
     [
         ("smiles_column", "Add --set smiles_column=VALUE."),

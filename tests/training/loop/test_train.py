@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from training.tiny_runs import listops, read_json, run, train, write_molecules
 
 from graphfold import recipe as training

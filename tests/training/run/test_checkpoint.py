@@ -113,16 +113,13 @@ def test_a_file_that_is_no_checkpoint(
     assert not (tmp_path / "evil").exists()
 
 
-SMALL = ["model=gcn", "model.hidden_size=4", "model.fuse=false", "trainer.max_epochs=1"]
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("private")
     (folder / "secret").mkdir()
     table = write_molecules(folder / "secret" / "m.csv")
     own = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']", "ensemble=2"]
-    return train(folder / "run", *own, *SMALL)
+    return train(folder / "run", *own, *QUICK)
 
 
 def test_no_checkpoint_names_a_folder_of_the_machine(finished: Path) -> None:
