@@ -87,7 +87,7 @@ class NativeMemory(Memory):
         return array("q", [own.data_ptr() for own in self._links] + [0] * (6 - len(self._links)))
 
     def _addresses(self, keys: Sequence[Key], op_type: int) -> list[int]:
-        """What `address` gives for each key."""
+        """The `address` of each key."""
         if self.first_row:
             return [self.address(key, op_type) for key in keys]
         own, shared = self.own[op_type].get, self.shared.get
