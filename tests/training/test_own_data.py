@@ -49,7 +49,7 @@ def none(records, settings):
 READER = '''
 from graphfold.datasets.files.tables import Row, Table
 
-def open_fixed(path, has_header):
+def open_fixed(path):
     """Cells of twelve characters; the first line names the columns."""
     lines = path.read_text().splitlines()
     cut = [tuple(line[k:k + 12].strip() for k in range(0, 24, 12)) for line in lines]
@@ -169,17 +169,6 @@ def test_several_columns_of_text(tmp_path: Path) -> None:
     data = ["data=conllu", f"data.path={path}", "data.features=[form,lemma,xpos]"]
     folder = train(tmp_path / "run", *data, *SMALL)
     assert run("predict", folder, path, "--output", tmp_path / "p.jsonl") == 0
-
-
-def test_a_table_without_header(tmp_path: Path) -> None:
-    path = table(tmp_path / "m.csv", [str(k) for k in range(30)], header="")
-    columns = ["data.smiles_column=column_1", "data.target_columns=[column_2]"]
-    data = ["data=smiles", f"data.path={path}", "data.header=false", *columns]
-    folder = train(tmp_path / "run", *data, *SMALL)
-    assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
-    lines = (tmp_path / "p.csv").read_text().splitlines()
-    assert lines[0] == "column_1,column_2,column_2_pred,column_2_limit,reason"
-    assert len(lines) == 31
 
 
 def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:

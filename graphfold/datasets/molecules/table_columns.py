@@ -22,7 +22,6 @@ from graphfold.datasets.files.table_columns import (
     TableTarget,
     TableWeight,
     inferred_classes,
-    listed,
 )
 from graphfold.datasets.files.tables import PART, StructureRow, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
@@ -328,11 +327,9 @@ class OpenTargets:
 
     Args:
         pattern: `ALL`, or a name with `*` for any text.
-        ignored: names and patterns of columns that are none.
     """
 
     pattern: str
-    ignored: tuple[str, ...]
 
     def find(
         self, tables: Iterable[Table], columns: RecordColumns, named: Collection[str]
@@ -347,18 +344,15 @@ class OpenTargets:
             named: targets that may be text, since their classes have names.
 
         Raises:
-            DataError: if the table lacks an ignored column, none is left, or one holds no number.
+            DataError: if none is left, or one holds no number.
         """
         tables = list(tables)
         first = tables[0]
-        first.find([name for name in self.ignored if "*" not in name], "data.ignore_columns")
         used = {first.smiles_column or columns.text, first.name_column, *columns.names}
         found = [
             name
             for name in first.columns
-            if (self.pattern == ALL or _fits(self.pattern, name))
-            and name not in used
-            and not any(_fits(pattern, name) for pattern in self.ignored)
+            if (self.pattern == ALL or _fits(self.pattern, name)) and name not in used
         ]
         if self.pattern == ALL or not self.pattern.strip("*"):
             found = _without_index(found, first)
@@ -373,29 +367,18 @@ class OpenTargets:
             names = ", ".join(f"'{name}'" for name in strange)
             raise DataError(
                 f"{first.path}: {names}: no cell there is a number, so target_columns="
-                f"{self.pattern} cannot take it for a target. Set data.ignore_columns=[{names}], "
-                "or list the targets in data.target_columns.",
+                f"{self.pattern} cannot take it for a target. List the targets in "
+                "data.target_columns.",
                 path=str(first.path),
                 columns=strange,
             )
         return found
 
 
-def open_targets(names: Sequence[str] | str, ignored: tuple[str, ...]) -> OpenTargets | None:
-    """The pattern that `target_columns` is; None if it lists names.
-
-    Raises:
-        ConfigError: if a name is listed and ignored.
-    """
-    if isinstance(names, str) and (names == ALL or "*" in names):
-        return OpenTargets(names, ignored)
-    for name in listed(names):
-        if any(_fits(pattern, name) for pattern in ignored):
-            raise ConfigError(
-                f"the column '{name}' is in target_columns and in ignore_columns. Take it out of "
-                "one of them."
-            )
-    return None
+def open_targets(names: Sequence[str] | str) -> OpenTargets | None:
+    """The pattern that `target_columns` is; None if it lists names."""
+    is_open = isinstance(names, str) and (names == ALL or "*" in names)
+    return OpenTargets(names) if is_open else None  # type: ignore[arg-type]
 
 
 def _without_index(names: Sequence[str], table: Table) -> list[str]:

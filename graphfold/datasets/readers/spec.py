@@ -45,18 +45,10 @@ def make_adapter(name: str, **options: Any) -> Adapter:
 
     Raises:
         ConfigError: if the adapter or an option is unknown, an option is absent or has a value of
-            the wrong type; all faults of the options together. Also for an adapter that holds names
-            of classes as earlier versions read them.
+            the wrong type; all faults of the options together.
     """
     kind: type[Adapter] = ADAPTERS.find(name)
     faults = option_faults(f"the {name} adapter", kind, options)
     if faults:
         raise ConfigError("\n".join(faults), adapter=name)
-    adapter = kind(**options)
-    if getattr(adapter, "class_names", None):
-        raise ConfigError(
-            f"the {name} adapter sets class_names, which nothing reads. Give them to the column of "
-            'the target in its schema: Column(NAME, "int64", names=...).',
-            adapter=name,
-        )
-    return adapter
+    return kind(**options)

@@ -19,8 +19,8 @@ from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
+from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.table_columns import RecordRow
-from graphfold.datasets.readers import smiles as smiles_adapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
@@ -243,7 +243,7 @@ def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, explicit_h
 
 def test_a_long_smiles_of_open_brackets_does_not_fill_the_memory():
     with pytest.raises(RecordError, match=r"\(50000 parentheses are never closed\)"):
-        molecule("C(" * 50_000, longest_smiles=100_000)
+        read_molecule("C(" * 50_000)
 
 
 def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
@@ -252,12 +252,8 @@ def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
         molecule("C" * 20_001)
     assert caught.value.reason == (
         f"the SMILES '{'C' * 80}...' has 20,001 characters, and 20,000 are read. "
-        "Set data.longest_smiles=20001 to read it, or data.on_error=skip."
+        "Leave the record out, or set data.on_error=skip."
     )
-    assert molecule("C" * 20_001, longest_smiles=20_001).num_nodes == 20_001
-    monkeypatch.setattr(smiles_adapter, "read_in_silence", None)
-    with pytest.raises(RecordError, match="has 4 characters, and 3 are read"):
-        molecule(" CCCC ", longest_smiles=3)
 
 
 def test_dummy_atoms_are_noted(tmp_path):
@@ -562,7 +558,9 @@ def test_corpus(data_root, name, smiles, targets, task, num_rows, num_rejected):
     path = data_root / name
     if not path.exists():
         pytest.skip(f"no {path}")
-    parts = list(in_parts(SmilesAdapter(smiles, targets, task), path))
+    parts = list(
+        in_parts(SmilesAdapter(smiles_column=smiles, target_columns=targets, task=task), path)
+    )
     skipped = [error for part in parts for error in part.skipped]
     assert len(skipped) == num_rejected
     assert sum(part.dag.num_graphs for part in parts) == num_rows - num_rejected
