@@ -262,24 +262,6 @@ def test_labels_of_a_chain_that_are_targets_are_joined(tmp_path):
     for text in ("(S (NP (NN x)) (VP (VB y)))", "(_ (_ (_ x)) (_ (_ y)))", "((x) (y))"):
         graph = read(joined.without_targets(), write(tmp_path, text)).dag
         assert graph.strings("type:word", "form") == ["x", "y"]
-    top = BracketsAdapter(labels="target", collapse_unary=True, collapsed_label="top")
-    path = write(tmp_path, "(S (NP (NN x)) (VP (VB y)))")
-    assert top.infer_options([path]) == {"label_names": ["NP", "S", "VP"]}
-    feature = BracketsAdapter(collapse_unary=True, collapsed_label="top")
-    assert read(feature, path).dag.strings("type:word", "label") == ["NP", "VP"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_classes": 5, "collapsed_label": "joined"}, "which num_classes and classes do not"),
-        ({"classes": {"a": [0], "b": [1]}, "collapsed_label": "joined"}, "labels such as S.VP"),
-        ({"collapsed_label": "bottom"}, "collapsed_label is 'bottom'. Give 'joined' or 'top'."),
-    ],
-)
-def test_labels_of_chains_that_cannot_be(options, message):
-    with pytest.raises(ConfigError, match=message):
-        BracketsAdapter(collapse_unary=True, **options)
 
 
 def test_traces_and_function_tags(tmp_path):
