@@ -75,7 +75,7 @@ def test_of_a_repeated_word_the_first_one_counts(tmp_path: Path) -> None:
         (b"3 2\na 1 2\nb 3 4\n", "promises 3 words, but holds 2. It is cut off"),
         (
             b"9 3\nthe " + struct.pack("<3f", 1, 2, 3),
-            r"v.txt:2: the line has 0 numbers .* save it as text",
+            r"v.txt:2: the line has 1 numbers .* save it as text",
         ),
         (b"PK\x03\x04" + b"\x0c" * 99, "holds no word vectors"),
         (gzip.compress(lines().encode())[:-12], "gzip file is damaged or cut off"),
