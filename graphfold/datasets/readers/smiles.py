@@ -39,7 +39,8 @@ from graphfold.datasets.molecules.table_columns import (
     ListTarget,
     RecordColumns,
     RecordRow,
-    open_targets,
+    find_targets,
+    is_open,
 )
 from graphfold.errors import ConfigError, RecordError, count_of, shortened
 from graphfold.registry import FEATURE_SETS
@@ -153,12 +154,12 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
     training_options = ("weight_column", "split_column")
 
     def __post_init__(self) -> None:
-        self.open_targets = open_targets(self.target_columns)
-        names = () if self.open_targets is not None else listed(self.target_columns)
+        self.is_open = is_open(self.target_columns)
+        names = () if self.is_open else listed(self.target_columns)
         of_atoms, of_bonds = listed(self.atom_target_columns), listed(self.bond_target_columns)
         every = (*names, *of_atoms, *of_bonds)
         self.classes = self._find_classes(every)
-        if self.open_targets is None:
+        if not self.is_open:
             refuse_unknown_targets("units", self.units, every)
         self.columns = RecordColumns(
             self.smiles_column,
@@ -197,7 +198,7 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         Raises:
             ConfigError: if names or the positive class are of no target, or there are no classes.
         """
-        known = targets if self.open_targets is None else None
+        known = None if self.is_open else targets
         if known is not None:
             refuse_unknown_targets("positive", self.positive, known)
         if self.positive is not None and self.task != "classification":
@@ -241,12 +242,11 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
 
         Only targets that are listed may be text.
         """
-        tables = map(open_table, paths)
-        if self.open_targets is not None:
-            names = self.open_targets.find(tables, self.columns, self.classes)
+        if self.is_open:
+            names = find_targets(str(self.target_columns), open_table(paths[0]), self.columns)
             refuse_unknown_targets("positive", self.positive, names)
             return {"target_columns": names}
-        found = self.columns.class_names(tables)
+        found = self.columns.class_names(map(open_table, paths))
         for target in self.columns.targets:
             if target.name not in self.classes:
                 numbers = [str(code) for code in range(target.num_classes or 2)]
@@ -323,9 +323,9 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
     def _add(self, record: Record, chunk: MoleculeChunk) -> None:
         """Adds the molecule of a row; within `silence`."""
         row: RecordRow = record.content
-        if self.open_targets is not None and self.reads_targets:
+        if self.is_open and self.reads_targets:
             raise ConfigError(
-                f"the files decide what target_columns={self.open_targets.pattern} is. Set "
+                f"the files decide what target_columns={self.target_columns} is. Set "
                 "target_columns to what infer_options finds in them."
             )
         if row.fault is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -273,28 +272,10 @@ def test_the_names_of_records_are_no_targets(tmp_path: Path) -> None:
         found(path, target_columns="all")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"target_columns": "all"},
-            "'id', 'part': no cell there is a number, so target_columns=all cannot take it for a "
-            "target. List the targets in data.target_columns.",
-        ),
-        ({"target_columns": "SSR*"}, "no column is left for target_columns=SSR* among 'id',"),
-    ],
-)
-def test_what_cannot_be_found(options: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_what_fits_no_column(tmp_path: Path) -> None:
     path = write_open(tmp_path / "m.csv", COLUMNS, ROWS)
-    with pytest.raises(DataError, match=re.escape(message)):
-        found(path, **options)
-
-
-def test_text_with_named_classes_may_be_a_target(tmp_path: Path) -> None:
-    path = write_open(tmp_path / "m.csv", ["smiles", "y", "z"], ["C,yes,1", "CC,no,0"])
-    names = {"y": ["no", "yes"]}
-    adapter_options = {"target_columns": "all", "task": "classification", "class_names": names}
-    assert found(path, **adapter_options) == ["y", "z"]
+    with pytest.raises(DataError, match=r"no column is left for target_columns=SSR\* among 'id',"):
+        found(path, target_columns="SSR*")
 
 
 def test_listed_names_are_taken_as_they_are(tmp_path: Path) -> None:
