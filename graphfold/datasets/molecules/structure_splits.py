@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ def murcko_scaffolds(smiles: Sequence[str]) -> list[str]:
         RecordError: if RDKit cannot read one of the SMILES.
     """
     known: dict[str, str] = {}
+    scaffold: Any = MurckoScaffoldSmiles  # it has no types
     with rdBase.BlockLogs():
         for text in smiles:
             if text not in known:
-                known[text] = MurckoScaffoldSmiles(mol=read_in_silence(text))
+                known[text] = scaffold(mol=read_in_silence(text))
     return [known[text] for text in smiles]
 
 

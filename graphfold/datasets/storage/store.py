@@ -68,9 +68,10 @@ def from_arrays(
         dictionaries: the strings of the columns of codes.
         files: what `origin` refers to.
     """
+    own: dict[str, Any] = {name: arrays[name] for name in TENSORS}
     dag = TypedDAG(
         schema,
-        **{name: arrays[name] for name in TENSORS},
+        **own,
         num_graphs=len(arrays["origin"]),
         columns={
             space: {column.name: arrays[f"{space}/{column.name}"] for column in columns}
@@ -149,10 +150,10 @@ class StoreWriter:
     def _write(self, name: str, array: Array) -> None:
         if name not in self._files:
             path = self._folder / f"{len(self._files)}.npy"
-            file = self._open.enter_context(path.open("wb"))
-            self._files[name] = file, array.dtype, array.shape[1:]
+            new = self._open.enter_context(path.open("wb"))
+            _write_header(new, array.dtype, array.shape)
+            self._files[name] = new, array.dtype, array.shape[1:]
             self._rows[name] = 0
-            _write_header(file, array.dtype, array.shape)
         file, dtype, _ = self._files[name]
         file.write(np.ascontiguousarray(array, dtype).data)
         self._rows[name] += len(array)
@@ -381,7 +382,7 @@ def _texts(words: Sequence[str]) -> Texts:
 
 
 def _decoded(begin: IntArray, text: Array) -> Iterator[str]:
-    data, places = memoryview(text), begin.tolist()
+    data, places = memoryview(text.data), begin.tolist()
     return (str(data[i:j], "utf-8", "surrogatepass") for i, j in pairwise(places))
 
 
