@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,8 +204,11 @@ def _store(dag: TypedDAG, path: Path) -> None:
                 writer.append(replace(dag, dictionaries={_LABELS: labels}))
                 writer.finish(schema=dag.schema.to_dict())
             shutil.rmtree(path, ignore_errors=True)  # a damaged one
-            with suppress(FileExistsError):  # another process was quicker
+            try:
                 os.rename(whole, path)
+            except OSError:
+                if _load(path) is None:  # else another process was quicker
+                    raise
 
 
 def _load(path: Path) -> TypedDAG | None:
