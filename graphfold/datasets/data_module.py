@@ -141,7 +141,7 @@ class DataModule:
         _check_weights(facts, train)
         of_nodes = FeatureSpec.learns_of_nodes(facts.schema)
         self.spec = FeatureSpec.fit(
-            _pieces(corpus.select, train, CHUNK) if of_nodes else _facts_of(facts, train),
+            map(corpus.select, torch.split(train, CHUNK)) if of_nodes else _facts_of(facts, train),
             settings.min_count,
             settings.max_vocabulary,
             settings.lowercase,
@@ -150,7 +150,7 @@ class DataModule:
             whole = corpus.whole()
             self.spec, self._vectors = learn_words(self.spec, whole, self._words, settings)
         if self.spec.vocabularies and len(val):
-            self.spec = self.spec.held_out(_pieces(corpus.select, val, CHUNK))
+            self.spec = self.spec.held_out(map(corpus.select, torch.split(val, CHUNK)))
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
         """Reads other data than a run's: every record is in the part test.
@@ -261,7 +261,7 @@ class DataModule:
         corpus = self._load()[encoded]
         numbers = torch.arange(corpus.num_graphs) if part is None else self.split.part(part)
         if not facts:
-            yield from _pieces(corpus.select, numbers, CHUNK)
+            yield from map(corpus.select, torch.split(numbers, CHUNK))
             return
         for piece in _facts_of(self._without_nodes(), numbers):
             yield self.spec.encode(piece) if encoded else piece
@@ -429,13 +429,9 @@ class DataModule:
         return files, corpus
 
 
-def _pieces(take: Callable[[Tensor], TypedDAG], numbers: Tensor, size: int) -> Iterator[TypedDAG]:
-    """The graphs with these numbers, so many at a time, at least once."""
-    return map(take, torch.split(numbers, size))
-
-
 def _facts_of(facts: TypedDAG, numbers: Tensor) -> Iterator[TypedDAG]:
-    return _pieces(partial(select, facts), numbers, FACTS_CHUNK)
+    """Some of the graphs without nodes, piece by piece."""
+    return map(partial(select, facts), torch.split(numbers, FACTS_CHUNK))
 
 
 def _check_weights(dag: TypedDAG, train: Tensor) -> None:
