@@ -134,7 +134,7 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
 
 
 def _read(adapter: Adapter, path: Path, records: list[Record], on_error: str) -> tuple[Any, ...]:
-    """What is read, as arrays: torch would send each tensor as an open file."""
+    """The graphs of a chunk as arrays: torch would send each tensor as an open file."""
     result = read_records(adapter, path, records, on_error)
     dag = result.dag
     return to_arrays(dag), dag.dictionaries, dag.files, result.skipped, result.kept
