@@ -69,7 +69,7 @@ class MoleculeColumns:
 
 @dataclass(eq=False, kw_only=True)
 class MoleculeTargets:
-    """What is to be predicted of molecules.
+    """The targets of molecules.
 
     Args:
         target_columns: the columns of the targets: one name, or a list of them; or "all", or a name
@@ -102,7 +102,7 @@ class MoleculeTargets:
 
 @dataclass(eq=False, kw_only=True)
 class MoleculeForm:
-    """How molecules become graphs.
+    """The form of the graphs of molecules.
 
     Args:
         explicit_hydrogens: whether hydrogens are atoms of the graph.
