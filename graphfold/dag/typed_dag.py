@@ -164,13 +164,13 @@ class TypedDAG:
         """A copy of what was found on the CPU, beside the graphs."""
         return found.to(self.op_type.device, non_blocking=True)
 
-    @outside_modes
     def row_ptr(self, space: str) -> Tensor:
         """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
         if space not in self.row_ptrs:
             self.row_ptrs[space] = self._find_rows(space)
         return self.row_ptrs[space]
 
+    @outside_modes
     def _find_rows(self, space: str) -> Tensor:
         if space == "graph":
             return torch.arange(self.num_graphs + 1, device="cpu")
