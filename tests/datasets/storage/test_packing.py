@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage import fingerprint as fingerprint_module
 from graphfold.datasets.storage import packing
 from graphfold.datasets.storage.packing import pack, refuse_empty
-from graphfold.datasets.storage.reading import start_method
 from graphfold.errors import DataError, LeftOut, RecordError
 
 SPEC = AdapterSpec(NAME)
@@ -256,19 +254,6 @@ def test_a_cache_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(DataError, match=r"taken: nothing can be stored there .*data\.cache_dir"):
         pack(SPEC, file, tmp_path / "taken")
-
-
-def test_two_processes_may_pack_the_same_file(file: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context(start_method())
-    arguments = (SPEC, file, tmp_path / "cache", "raise", 0)
-    both = [context.Process(target=pack, args=arguments) for _ in range(3)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-    assert [process.exitcode for process in both] == [0, 0, 0]
-    assert copies(tmp_path / "cache") == [pack(*arguments).stored]
-    assert difference(pack(*arguments).dag, pack(SPEC, file, tmp_path / "other").dag) is None
 
 
 def test_the_files_of_a_folder_count(tmp_path: Path) -> None:
