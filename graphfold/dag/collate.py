@@ -187,11 +187,7 @@ def _select_relation(
 
 
 def _row_ptr(dag: TypedDAG, space: str) -> IntArray:
-    """`dag.row_ptr(space)`, remembered, since a corpus is asked once per batch."""
-    cache: dict[str, IntArray] = dag.__dict__.setdefault("_row_ptrs", {})
-    if space not in cache:
-        cache[space] = dag.row_ptr(space).numpy()
-    return cache[space]
+    return dag.row_ptr(space).numpy()
 
 
 # On the few numbers of a batch, numpy's operations take a fraction of the time of torch's.

@@ -80,8 +80,15 @@ class TypedDAG:
     @kept_property
     def node_ptr(self) -> Tensor:
         """[num_graphs + 1] where the nodes of each graph begin."""
-        counts = torch.bincount(self.batch, minlength=self.num_graphs)
-        return pointers(counts)
+        known = self.row_ptrs.get("node")
+        if known is not None:
+            return known
+        return pointers(torch.bincount(self.batch, minlength=self.num_graphs))
+
+    @cached_property
+    def row_ptrs(self) -> dict[str, Tensor]:
+        """Space -> `row_ptr`, of the spaces where it is known: a corpus needs it for each batch."""
+        return {}
 
     @kept_property
     def num_nodes_by_type(self) -> list[int]:
@@ -157,9 +164,14 @@ class TypedDAG:
         """A copy of what was found on the CPU, beside the graphs."""
         return found.to(self.op_type.device, non_blocking=True)
 
-    @outside_modes
     def row_ptr(self, space: str) -> Tensor:
         """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
+        if space not in self.row_ptrs:
+            self.row_ptrs[space] = self._find_rows(space)
+        return self.row_ptrs[space]
+
+    @outside_modes
+    def _find_rows(self, space: str) -> Tensor:
         if space == "graph":
             return torch.arange(self.num_graphs + 1, device="cpu")
         if space == "node":

@@ -28,8 +28,8 @@ from graphfold.datasets.splits.split_records import (
 )
 from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.fingerprint import unchanged
-from graphfold.datasets.storage.graph_file import StoredGraphs
-from graphfold.datasets.storage.packing import PackedCorpus, join, pack_files, refuse_empty
+from graphfold.datasets.storage.packing import pack_files, refuse_empty
+from graphfold.datasets.storage.store import GraphCorpus, size_of
 from graphfold.datasets.words.learning import find_word_vectors, learn_words
 from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from graphfold.loader import GraphLoader
 
 
-#: Bytes of packed data beyond which records are read from the disk batch by batch.
+#: Bytes of packed data beyond which nothing is made of all nodes at once: several files stay
+#: several, and equal nodes are looked for batch by batch.
 LARGE = 1 << 27
 
-#: Records whose columns of whole graphs are looked at together, in a large corpus.
-FACTS_CHUNK = 1 << 16
+#: Records that are looked at together, and those of which it is the columns of whole graphs alone.
+CHUNK, FACTS_CHUNK = 1 << 12, 1 << 16
 
 #: The nodes of a batch that is only scored, unless as many records as a step has are more.
 SCORED_NODES = 1 << 13
@@ -97,8 +98,8 @@ class DataModule:
         self._words = self._find_words()
         self._vectors: WordVectors | None = None
         self._is_prepared = False
-        self._stored: StoredGraphs | None = None  # of a large corpus
-        self._dags: tuple[TypedDAG, TypedDAG] | None = None  # as read, and encoded
+        self._corpora: tuple[GraphCorpus, GraphCorpus] | None = None  # as read, and encoded
+        self._facts: TypedDAG | None = None  # all records without their nodes
         self._hashes: Tensor | None = None
 
     def prepare(self, state: Mapping[str, Any] | None = None) -> None:
@@ -120,30 +121,36 @@ class DataModule:
             self._infer_options()
             if state is None:
                 self._refuse_unread_words()
-            files, dag = self._read()
+            files, corpus = self._read()
         if state is None:
             counts = [file.num_records for file in self.files]
-            records = Records(dag, [file.part for file in files], counts, self._stored)
-            split = split_records(records, settings)
-            self.split = replace(split, files=self.files)
-            _check_weights(dag, self.split.train)
-            self.spec = FeatureSpec.fit(
-                self._chunks(dag, self.split.train, not FeatureSpec.learns_of_nodes(dag.schema)),
-                settings.min_count,
-                settings.max_vocabulary,
-                settings.lowercase,
-            )
-            if self._words is not None:
-                self.spec, self._vectors = learn_words(self.spec, dag, self._words, settings)
-            if self.spec.vocabularies and len(self.split.val):
-                self.spec = self.spec.held_out(self._chunks(dag, self.split.val, False))
+            records = Records(corpus, [file.part for file in files], counts)
+            self.split = replace(split_records(records, settings), files=self.files)
+            self._learn(corpus, records.facts)
         else:
             self.split = Split.from_dict(state["split"])
             self.split.check_files(self.files)
             self.spec = FeatureSpec.from_dict(state["spec"])
-            self.spec.check_targets(dag.schema)
-        self._dags = dag, self._encode(dag)
+            self.spec.check_targets(corpus.schema)
+        self._corpora = corpus, corpus.map(self.spec.encode)
         self._is_prepared = True
+
+    def _learn(self, corpus: GraphCorpus, facts: TypedDAG) -> None:
+        """Learns the feature spec from the training part, and what of it val has."""
+        settings, train, val = self.settings, self.split.train, self.split.val
+        _check_weights(facts, train)
+        of_nodes = FeatureSpec.learns_of_nodes(facts.schema)
+        self.spec = FeatureSpec.fit(
+            map(corpus.select, torch.split(train, CHUNK)) if of_nodes else _facts_of(facts, train),
+            settings.min_count,
+            settings.max_vocabulary,
+            settings.lowercase,
+        )
+        if self._words is not None:
+            whole = corpus.whole()
+            self.spec, self._vectors = learn_words(self.spec, whole, self._words, settings)
+        if self.spec.vocabularies and len(val):
+            self.spec = self.spec.held_out(map(corpus.select, torch.split(val, CHUNK)))
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
         """Reads other data than a run's: every record is in the part test.
@@ -157,12 +164,11 @@ class DataModule:
             SchemaError: if their features are not those that the run learnt from.
         """
         self.source = self.source.for_scoring()
-        _, dag = self._read()
-        self.split = replace(everything_is_test(dag.num_graphs), files=self.files)
+        _, corpus = self._read()
+        self.split = replace(everything_is_test(corpus.num_graphs), files=self.files)
         self.spec = spec
-        encoded = self._encode(dag)
-        self.spec.check_targets(dag.schema)
-        self._dags = dag, encoded
+        self._corpora = corpus, corpus.map(spec.encode)
+        self.spec.check_targets(corpus.schema)
         self._is_prepared = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -188,42 +194,36 @@ class DataModule:
 
     @property
     def raw(self) -> TypedDAG:
-        """All records as read, in memory; raises DataError if `prepare` was not called."""
-        dag = self._load()[0]
-        return dag if self._stored is None else self._stored.whole()
+        """All records as read; raises DataError if `prepare` was not called."""
+        return self._load()[0].whole()
 
     @property
     def facts(self) -> TypedDAG:
-        """All records as read, of a large corpus without their nodes: see `LARGE`.
+        """All records as read, without their nodes where these are too many (see `LARGE`).
 
         Raises:
             DataError: if `prepare` was not called.
         """
-        return self._load()[0]
+        parts = self._load()[0].parts
+        return parts[0] if len(parts) == 1 else self._without_nodes()
 
     def encoded(self, part: str | None = None) -> TypedDAG:
-        """All records, or those of a part, with vocabulary ids in place of strings, in memory.
+        """All records, or those of a part, with vocabulary ids in place of strings.
 
         Raises:
             ConfigError: if there is no such part.
             DataError: if `prepare` was not called.
         """
-        dag = self._load()[1]
-        if self._stored is not None:
-            return self.select(self.split.part(part) if part else range(dag.num_graphs), True)
-        return dag if part is None else select(dag, self.split.part(part))
+        corpus = self._load()[1]
+        return corpus.whole() if part is None else corpus.select(self.split.part(part))
 
     def select(self, numbers: Tensor | Sequence[int], encoded: bool = False) -> TypedDAG:
         """The records with these numbers, as read or encoded.
 
         Raises:
-            DataError: if `prepare` was not called, or a stored copy was changed.
+            DataError: if `prepare` was not called.
         """
-        dags = self._load()
-        if self._stored is None:
-            return select(dags[encoded], numbers)
-        dag = self._stored.select(numbers)
-        return self.spec.encode(dag) if encoded else dag
+        return self._load()[encoded].select(numbers)
 
     @property
     def hashes(self) -> Tensor:
@@ -237,41 +237,38 @@ class DataModule:
         return self._hashes
 
     def select_facts(self, numbers: Tensor) -> TypedDAG:
-        """The records with these numbers as read, of a large corpus without their nodes.
+        """The records with these numbers as read, without their nodes.
 
         Raises:
             DataError: if `prepare` was not called.
         """
-        return (select if self._stored is None else _facts_of)(self.facts, numbers)
+        return select(self._without_nodes(), numbers)
 
     def chunks(
         self, part: str | None = None, encoded: bool = False, facts: bool = False
     ) -> Iterator[TypedDAG]:
-        """All records, or those of a part, in order; of a large corpus a few at a time.
+        """All records, or those of a part, in order, some of them at a time.
 
         Args:
             part: train, val or test; None for all records.
             encoded: whether they have vocabulary ids in place of strings.
-            facts: whether those of a large corpus may come without their nodes.
+            facts: whether they come without their nodes.
 
         Raises:
             ConfigError: if there is no such part.
             DataError: if `prepare` was not called.
         """
-        dag = self._load()[encoded]
-        if part is None and self._stored is None:
-            yield dag
+        corpus = self._load()[encoded]
+        numbers = torch.arange(corpus.num_graphs) if part is None else self.split.part(part)
+        if not facts:
+            yield from map(corpus.select, torch.split(numbers, CHUNK))
             return
-        numbers = torch.arange(dag.num_graphs) if part is None else self.split.part(part)
-        for chunk in self._chunks(dag, numbers, facts):
-            yield self.spec.encode(chunk) if encoded and self._stored is not None else chunk
+        for piece in _facts_of(self._without_nodes(), numbers):
+            yield self.spec.encode(piece) if encoded else piece
 
     def num_rows(self, space: str) -> Tensor:
         """[num_records] how many rows each record has in a space of the schema, or "output"."""
-        dag = self._load()[0]
-        if self._stored is not None:
-            return self._stored.num_rows(space)
-        return (dag.output_ptr if space == "output" else dag.row_ptr(space)).diff()
+        return self._load()[0].num_rows(space)
 
     def loader(
         self,
@@ -308,15 +305,17 @@ class DataModule:
         """
         from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
 
-        dag, lowered, read = self._load()[1], None, None
+        corpus, lowered, read = self._load()[1], None, None
         numbers, num_nodes = self.split.part(part), self.num_rows("node")
         if lowering is not None:
             dag = self.encoded(part)
             lowered = lowering(dag, self.num_workers or 0)
             num_nodes = num_nodes[numbers]
             numbers = torch.arange(len(numbers))
-        elif self._stored is not None:
-            read = partial(self.select, encoded=True)
+        elif self._is_large:
+            dag, read = corpus.select([]), corpus.select
+        else:
+            dag = corpus.whole()
         shuffle = part == "train" if shuffle is None else shuffle
         sampler = BatchSampler(
             numbers,
@@ -390,56 +389,46 @@ class DataModule:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the records: another process maps their packed copy into its own memory."""
-        return {**self.__dict__, "_dags": None, "_vectors": None, "_stored": None, "_hashes": None}
+        read = dict.fromkeys(("_corpora", "_facts", "_vectors", "_hashes"))
+        return {**self.__dict__, **read}
 
-    def _load(self) -> tuple[TypedDAG, TypedDAG]:
+    def _load(self) -> tuple[GraphCorpus, GraphCorpus]:
         """All records, as read and encoded."""
         if not self._is_prepared:
             raise DataError("the data are not read yet. Call prepare() first.")
-        if self._dags is None:
-            _, dag = self._read()
+        if self._corpora is None:
+            _, corpus = self._read()
             self.split.check_files(self.files)
-            self._dags = dag, self._encode(dag)
-        return self._dags
+            self._corpora = corpus, corpus.map(self.spec.encode)
+        return self._corpora
 
-    def _encode(self, dag: TypedDAG) -> TypedDAG:
-        """The records encoded; those of a large corpus are when they are read."""
-        return dag if self._stored is not None else self.spec.encode(dag)
+    def _without_nodes(self) -> TypedDAG:
+        if self._facts is None:
+            self._facts = self._load()[0].facts()
+        return self._facts
 
-    def _chunks(self, dag: TypedDAG, numbers: Tensor, facts: bool) -> Iterator[TypedDAG]:
-        if self._stored is None:
-            return iter([select(dag, numbers)])
-        if facts:
-            return (_facts_of(dag, some) for some in torch.split(numbers, FACTS_CHUNK))
-        chunks = self._stored.chunks(numbers)
-        return chunks if len(numbers) else iter([self._stored.select([])])
-
-    def _read(self) -> tuple[list[DataFile], TypedDAG]:
-        """Packs all files; sets `files`, `skipped` and `_stored`, and returns the facts."""
+    def _read(self) -> tuple[list[DataFile], GraphCorpus]:
+        """Packs all files; sets `files`, `skipped` and `num_changed`."""
         files = self.source.files(self.root, self.cache_dir)
         sources = [(file.adapter, file.path) for file in files]
         packed = pack_files(sources, self.cache_dir, self.on_error, self.num_workers)
-        self.files: tuple[FileState, ...] = tuple(_state(corpus) for corpus in packed)
+        self.files: tuple[FileState, ...] = tuple(
+            FileState(str(corpus.path), corpus.content, corpus.dag.num_graphs) for corpus in packed
+        )
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
         refuse_empty(packed)
-        is_large = sum(corpus.graphs.size for corpus in packed) > LARGE and self._words is None
-        stored = join(packed, is_whole=not is_large)
-        self._stored = stored if is_large else None
-        facts = stored.facts if is_large else stored.whole()
-        self.num_changed = count_changed(facts)
-        return files, facts
+        size = sum(size_of(stored) for stored in {corpus.stored for corpus in packed})
+        self._is_large = size > LARGE and self._words is None
+        corpus = GraphCorpus([corpus.dag for corpus in packed])
+        if not self._is_large:
+            corpus = GraphCorpus([corpus.whole()])
+        self.num_changed = sum(count_changed(part) for part in corpus.parts)
+        return files, corpus
 
 
-def _facts_of(facts: TypedDAG, numbers: Tensor) -> TypedDAG:
-    """Some of the graphs without nodes; `select` counts the nodes of all of them, in each space."""
-    columns = {name: column[numbers] for name, column in facts.columns["graph"].items()}
-    return replace(
-        facts,
-        num_graphs=len(numbers),
-        output_ptr=facts.output_ptr[: len(numbers) + 1],
-        origin=facts.origin[numbers],
-        columns={**facts.columns, "graph": columns},
-    )
+def _facts_of(facts: TypedDAG, numbers: Tensor) -> Iterator[TypedDAG]:
+    """Some of the graphs without nodes, piece by piece."""
+    return map(partial(select, facts), torch.split(numbers, FACTS_CHUNK))
 
 
 def _check_weights(dag: TypedDAG, train: Tensor) -> None:
@@ -465,7 +454,3 @@ def _check_weights(dag: TypedDAG, train: Tensor) -> None:
             "every record of the training part has weight 0, so nothing can be learnt. Correct "
             "data.weight_column, or leave it out."
         )
-
-
-def _state(corpus: PackedCorpus) -> FileState:
-    return FileState(str(corpus.path), corpus.content, corpus.graphs.num_graphs)

@@ -17,9 +17,8 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
-from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.fingerprint import unchanged
-from graphfold.datasets.storage.reading import read_beside_records
+from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 from graphfold.inference.drawing.drawing import Drawing, draw_graph
 from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list
@@ -76,7 +75,7 @@ class Predictor:
         adapter: what reads records; where it can do without targets, it does.
         batch_size: how many records are predicted at once: as asked for, else that of the run or
             `BATCH_SIZE`, whichever is larger.
-        num_workers: processes that read files, as in `read_beside_records`.
+        num_workers: processes that read files, as in `read_chunks`.
         num_changed: how many records were changed before they were predicted, so far.
         unknown: counts the values that the model has not learnt; None for no count.
     """
@@ -236,12 +235,10 @@ class Predictor:
             SchemaError: if its features are not those that the model was trained with.
         """
         records = islice(self.adapter.records(path), skip, stop)
-        chunks = read_beside_records(
-            self.adapter, path, records, carry, "skip", self.num_workers, self.batch_size
-        )
+        chunks = cut_file(self.adapter, path, records, self.batch_size)
         with unchanged(self.adapter, [path]):
-            for chunk, carried in chunks:
-                yield from self._answered(chunk, carried.unpack(self.adapter.schema), answer)
+            for chunk, result in read_chunks(chunks, "skip", self.num_workers):
+                yield from self._answered(chunk.records, result, answer)
 
     def walk_records(
         self, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]

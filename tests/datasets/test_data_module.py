@@ -299,3 +299,29 @@ def test_reading_loads_no_engine(tmp_path: Path) -> None:
         "assert not [name for name in sys.modules if name.startswith('graphfold.batching')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "task", "times"), [("12", "regression", 2), ("ab", "classification", 3)]
+)
+def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
+    cells: str, task: str, times: int, tmp_path: Path
+) -> None:
+    path, opened = tmp_path / "m.csv", [0]
+    path.write_text("smiles,y\n" + "".join(f"{'C' * k},{cells[k % 2]}\n" for k in range(1, 21)))
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and arguments[0] in (path, str(path)):
+            opened[0] += 1
+
+    sys.addaudithook(count)  # it stays, and hears of this path no more
+    data = DataModule(
+        adapter="smiles",
+        path=path,
+        cache_dir=tmp_path / "cache",
+        target_columns=["y"],
+        task=task,
+        num_workers=0,
+    )
+    data.prepare()
+    assert opened == [times]

@@ -38,16 +38,6 @@ def _(graphs):
         graphs("smiles", renamed, "a.csv")
 
 
-@row.changes(
-    "smiles.header", "false: the first line is a record, columns are column_1, column_2, ..."
-)
-def _(graphs):
-    body = TABLE.partition("\n")[2]
-    named = graphs("smiles", TABLE, "a.csv")
-    bare = graphs("smiles", body, "a.csv", header=False, smiles_column="column_1")
-    assert bare.strings("graph", "smiles") == named.strings("graph", "smiles")
-
-
 @row.changes("smiles.target_columns", "these columns are the targets, and no others")
 def _(graphs):
     for columns in (["y"], ["w", "y"]):
@@ -55,27 +45,6 @@ def _(graphs):
         assert [c.name for c in dag.schema.graph_targets] == columns
     assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
     assert dag.graph_column("w").tolist() == [1, 2, 1]
-
-
-@row.changes("smiles.ignore_columns", "these columns are no targets under target_columns=all")
-def _(graphs):
-    for ignored, targets in ((["kind"], ["y", "w"]), (["kind", "w"], ["y"]), (["[kw]*"], None)):
-        options = {"target_columns": "all", "ignore_columns": ignored}
-        if targets is None:
-            with pytest.raises(DataError, match="'kind': no cell there is a number"):
-                graphs("smiles", TABLE, "a.csv", **options)
-        else:
-            dag = graphs("smiles", TABLE, "a.csv", **options)
-            assert [c.name for c in dag.schema.graph_targets] == targets
-
-
-@row.refused("smiles.longest_smiles", "a SMILES of more characters")
-def _(graphs):
-    longest = max(len(line.partition(",")[0]) for line in TABLE.splitlines())
-    plain = graphs("smiles", TABLE, "a.csv")
-    assert equal(plain, graphs("smiles", TABLE, "a.csv", longest_smiles=longest))
-    with pytest.raises(RecordError, match=f"has {longest} characters, and {longest - 1} are read"):
-        graphs("smiles", TABLE, "a.csv", longest_smiles=longest - 1)
 
 
 @row.changes("smiles.task", "cells are numbers, or classes")
@@ -157,15 +126,6 @@ def _(graphs):
     dag = graphs("smiles", TABLE, "a.csv", extra_columns=["w", "y"])
     assert inputs(dag.schema) == ["w", "y"]
     assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
-
-
-@row.changes("smiles.fill_missing", "an empty cell of an input is no fault, but missing")
-def _(graphs):
-    text = TABLE.replace("-2.5", "")
-    with pytest.raises(RecordError, match="y"):
-        graphs("smiles", text, "a.csv", extra_columns=["y"])
-    dag = graphs("smiles", text, "a.csv", extra_columns=["y"], fill_missing=True)
-    assert dag.graph_column("y").isnan().tolist() == [False, True, False]
 
 
 @row.changes("smiles.split_column", "data.split=given divides the records as this column says")

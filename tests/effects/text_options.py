@@ -83,15 +83,6 @@ def _(graphs):
     assert merged.strings("type:phrase", "label") == ["S+X+Y"]
 
 
-@row.changes("brackets.collapsed_label", "a merged node has all labels of its chain, or the top")
-def _(graphs):
-    for kind, label in (("joined", "S+X+Y"), ("top", "S")):
-        dag = graphs(
-            "brackets", "(S (X (Y (A a) (B b))))\n", collapse_unary=True, collapsed_label=kind
-        )
-        assert dag.strings("type:phrase", "label") == [label]
-
-
 @row.changes("brackets.remove_traces", "empty elements are left out")
 def _(graphs):
     assert words(graphs("brackets", TREE)) == ["the", "old", "dog", "barks", "*T*"]

@@ -92,7 +92,7 @@ READ: dict[str, str] = {
     **dict.fromkeys(
         (
             *_ids("smiles", "target_columns", "task", "weight_column", "descriptors", "features"),
-            *_ids("smiles", "explicit_hydrogens", "directed_bonds", "fragments", "longest_smiles"),
+            *_ids("smiles", "explicit_hydrogens", "directed_bonds", "fragments", "smiles_column"),
             *_ids("smiles", "salts", "standardize", "extra_columns"),
         ),
         "each molecule is read by it",
@@ -163,17 +163,8 @@ UNREAD: dict[str, Unread] = {
         for name, value in (("vectors", "v.txt"), ("characters", True))
     },
     **{
-        f"smiles.{name}": Unread(
-            f"{name}=.* is not read with files such as names.smi",
-            {**SMILES, "target_columns": ["name"], "path": "{lab}/names.smi", name: value},
-        )
-        for name, value in (("smiles_column", "structure"), ("header", False))
-    },
-    **{
         f"smiles.{name}": Unread(f"{name}=.* is not read with", {**SMILES, **given})
         for name, given in (
-            ("ignore_columns", {"ignore_columns": ["z"]}),
-            ("fill_missing", {"fill_missing": True}),
             ("morgan_radius", {"morgan_radius": 3, "descriptors": ["torsions"]}),
             ("fingerprint_size", {"fingerprint_size": 64, "descriptors": ["rdkit2d"]}),
         )
@@ -217,10 +208,6 @@ UNREAD: dict[str, Unread] = {
     ),
     "brackets.branching": Unread(
         "branching=left is not read with binarize=false", {**TREES, "branching": "left"}
-    ),
-    "brackets.collapsed_label": Unread(
-        "collapsed_label=top is not read with collapse_unary=false",
-        {**TREES, "collapsed_label": "top"},
     ),
     **{
         f"brackets.{name}": Unread("num_classes asks for", {**TREES, "num_classes": 5, name: True})

@@ -11,7 +11,7 @@ import torch
 from training.tiny_runs import bracket_tree, listops, train
 
 from graphfold.datasets import DataModule, data_module
-from graphfold.datasets.storage import graph_file
+from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.training.run.checkpoint import Checkpoint
 
 NARROW = ["model.hidden_size=6", "model.fuse=false"]
@@ -66,10 +66,10 @@ def test_a_run_from_the_disk_is_that_from_memory(
     here = train(tmp_path / "here", *words)
     monkeypatch.setattr(data_module, "LARGE", 0)
     monkeypatch.setattr(data_module, "FACTS_CHUNK", 7)
-    monkeypatch.setattr(graph_file, "CHUNK", 9)
+    monkeypatch.setattr(data_module, "CHUNK", 9)
     with monkeypatch.context() as forbidden:
         if kind != "degrees":
-            forbidden.setattr(data_module.StoredGraphs, "whole", _must_not_be_called)
+            forbidden.setattr(GraphCorpus, "whole", _must_not_be_called)
         there = train(tmp_path / "there", *words)
     for name in ("metrics.json", "predictions.csv", "split.csv"):
         assert (there / name).read_text() == (here / name).read_text()
@@ -91,7 +91,7 @@ def test_each_graph_is_read_once_before_training(
         target_columns=["y"],
         directed_bonds=True,
     )
-    select, counts = graph_file.StoredGraphs.select, list[int]()
+    select, counts = GraphCorpus.select, list[int]()
 
     def counted(self: Any, graphs: Any) -> Any:
         counts.append(len(graphs))
@@ -99,7 +99,7 @@ def test_each_graph_is_read_once_before_training(
 
     monkeypatch.setattr(data_module, "LARGE", 0)
     monkeypatch.setattr(data_module, "FACTS_CHUNK", 50)
-    monkeypatch.setattr(graph_file.StoredGraphs, "select", counted)
+    monkeypatch.setattr(GraphCorpus, "select", counted)
     data.prepare()  # splits and scales
     facts = [*data.chunks("train", encoded=True, facts=True)]
     assert sum(counts) == 0

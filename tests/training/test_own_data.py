@@ -47,7 +47,7 @@ def none(records, settings):
 READER = '''
 from graphfold.datasets.files.tables import Row, Table
 
-def open_fixed(path, has_header):
+def open_fixed(path):
     """Cells of twelve characters; the first line names the columns."""
     lines = path.read_text().splitlines()
     cut = [tuple(line[k:k + 12].strip() for k in range(0, 24, 12)) for line in lines]

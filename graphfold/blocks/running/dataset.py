@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,13 +29,12 @@ from graphfold.blocks.running.lowering import Label
 from graphfold.blocks.running.node_types import OUTPUTS
 from graphfold.dag import Schema, TypedDAG, collate
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.storage.columns import row_counts, to_columns
-from graphfold.datasets.storage.graph_file import GraphFileWriter, read_graphs, read_metadata
+from graphfold.datasets.storage.store import StoreWriter, open_graphs, read_manifest
 from graphfold.errors import SchemaError
 from graphfold.loader import BatchSampler, GraphDataset, GraphLoader
 
 #: The version of the layout of stored files.
-FORMAT = 4
+FORMAT = 5
 
 _LABELS = f"relation:{OUTPUTS}", "label"
 _SCALARS = (type(None), bool, int, float, str)
@@ -193,23 +193,29 @@ def _load_or_lower(
 
 
 def _store(dag: TypedDAG, path: Path) -> None:
-    """Writes a file whole or not at all; several processes may do so at once."""
+    """Writes a copy beside and renames it; several processes may do so at once."""
     labels = tuple(map(_text, dag.dictionaries[_LABELS]))
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=".lowering-", dir=path.parent)
-        with folder, GraphFileWriter(dag.schema, Path(folder.name)) as writer:
-            writer.append(to_columns(dag), row_counts(dag), {_LABELS: labels})
-            whole = Path(folder.name) / "whole"
-            writer.finish(whole, {"schema": dag.schema.to_dict()})
-            os.replace(whole, path)
+        with tempfile.TemporaryDirectory(prefix=".lowering-", dir=path.parent) as folder:
+            whole = Path(folder) / "whole"
+            whole.mkdir()
+            with StoreWriter(dag.schema, whole) as writer:
+                writer.append(replace(dag, dictionaries={_LABELS: labels}))
+                writer.finish(schema=dag.schema.to_dict())
+            shutil.rmtree(path, ignore_errors=True)  # a damaged one
+            try:
+                os.rename(whole, path)
+            except OSError:
+                if _load(path) is None:  # else another process was quicker
+                    raise
 
 
 def _load(path: Path) -> TypedDAG | None:
-    """The graphs in a file, or None if there is none, or a damaged one."""
+    """The graphs of a copy, or None if there is none, or a damaged one."""
     try:
-        schema = Schema.from_dict(read_metadata(path)["schema"])
-        dag = read_graphs(path, schema, ())
+        schema = Schema.from_dict(read_manifest(path)["schema"])
+        dag = open_graphs(path, schema, ())
         labels = tuple(Label(_value(json.loads(text))) for text in dag.dictionaries[_LABELS])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -314,31 +314,26 @@ class TableInput:
 
     Args:
         name: the name of the column.
-        may_be_missing: whether a cell may be empty; models then get the mean of the training part.
     """
 
     name: str
-    may_be_missing: bool = False
 
     @property
     def column(self) -> Column:
         """The column of the schema."""
         return Column(self.name, "float32")
 
-    def parse(self, cell: str) -> float | None:
-        """The value of a cell; None if it is missing.
+    def parse(self, cell: str) -> float:
+        """The value of a cell.
 
         Raises:
-            RecordError: if it is no finite number, or missing where it must not be.
+            RecordError: if it is missing, or no finite number.
         """
         cell = cell.strip()
         if cell in MISSING_CELLS:
-            if self.may_be_missing:
-                return None
             raise RecordError(
                 f"the input '{self.name}' is missing",
-                "Fill the cell; or set data.fill_missing=true for the mean of the training part, "
-                "or data.on_error=skip.",
+                "Fill the cell, or set data.on_error=skip.",
             )
         value = TableTarget.number(cell)
         if value is None:

@@ -9,9 +9,9 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphfold.datasets.files.record_limit import LONGEST_RECORD, RecordLimit
 from graphfold.datasets.files.text_files import Line, at_least_one, open_bytes, scan_lines
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 
-def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-    """Cuts delimited text into records, the header included; blank lines are none.
+def csv_records(
+    path: Path, lines: Iterable[Line], delimiter: str
+) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+    """Cuts the lines of delimited text into records, the header included; blank lines are none.
 
     Returns:
         For each record the 1-based line where it begins, its cells, and what is wrong with its
@@ -34,7 +36,7 @@ def csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, tuple[str, ..
     """
     faults: list[str] = []  # of the lines that the reader has taken for the next record
     limit = RecordLimit(path)
-    reader = csv.reader(_texts(scan_lines(path), faults, limit), delimiter=delimiter, strict=True)
+    reader = csv.reader(_texts(lines, faults, limit), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
         limit.begin()
@@ -214,11 +216,7 @@ class Table:
         )
 
 
-#: Opens a table, given whether its first line names the columns (where a line would do so).
-Reader: TypeAlias = Callable[[Path, bool], Table]
-
-
-def open_table(path: Path, has_header: bool = True) -> Table:
+def open_table(path: Path) -> Table:
     """Opens a table; its kind is told by its name.
 
     - `.csv`: cells parted by commas, or by semicolons or tabs where the header has no comma;
@@ -233,11 +231,6 @@ def open_table(path: Path, has_header: bool = True) -> Table:
 
     All but Parquet may be gzipped and then end in `.gz`.
 
-    Args:
-        path: the file.
-        has_header: whether the first line of a CSV or TSV file names the columns; otherwise they
-            are `column_1`, `column_2` and so on.
-
     Raises:
         DataError: if there is no such file, its kind is unknown, or it has no header.
         ConfigError: if the reader of another package cannot be imported.
@@ -247,8 +240,7 @@ def open_table(path: Path, has_header: bool = True) -> Table:
     readers = reader_paths()
     reader = readers.get(kind.suffix.lower())
     if reader is not None:
-        open_bytes(path).close()
-        opened: Table = import_part(reader, f"reader of {kind.suffix}")(path, has_header)
+        opened: Table = import_part(reader, f"reader of {kind.suffix}")(path)
         return opened
     open_bytes(path).close()
     raise DataError(
@@ -263,47 +255,57 @@ def reader_paths() -> dict[str, str]:
     return {suffix.lower(): path for suffix, path in TABLES.names().items()}
 
 
-def open_csv(path: Path, has_header: bool = True, separators: str = ",;\t") -> Table:
-    """Opens a table of delimited text; raises as `open_table` does."""
-    first = next((line.text for line in scan_lines(path) if line.text.strip()), "")
-    unquoted = re.sub('"[^"]*"', "", first)
-    # Without a header, a comma may be that of a number.
-    marks = separators if has_header else separators[::-1]
-    delimiter = next((mark for mark in marks if mark in unquoted), separators[0])
-    header = next(csv_records(path, delimiter), None)
+def open_csv(path: Path, separators: str = ",;\t") -> Table:
+    """Opens a table of delimited text; raises as `open_table` does.
+
+    Its first reading goes on where the header ends, so that the file is opened once.
+    """
+    begun = [_delimited(path, separators)]
+    header = next(begun[0], None)
     if header is None:
         raise DataError(f"{path}: is empty. Give a table with a header.", path=str(path))
     line, columns, fault = header
-    if not has_header:
-        columns = tuple(f"column_{number}" for number in range(1, len(columns) + 1))
-    elif fault is not None:
+    if fault is not None:
         raise DataError(f"{path}:{line}: {fault}. Correct the header.", path=str(path), line=line)
 
     def read() -> Iterator[Row]:
-        records = islice(csv_records(path, delimiter), int(has_header), None)
-        first_row = "the header" if has_header else "the first row"
-        return (_fit(Row(*record), len(columns), first_row) for record in records)
+        records = begun.pop() if begun else islice(_delimited(path, separators), 1, None)
+        return (_fit(Row(*record), len(columns)) for record in records)
 
-    return Table(path, columns, read, line if has_header else None)
+    return Table(path, columns, read, line)
 
 
-def open_tsv(path: Path, has_header: bool = True) -> Table:
+def _delimited(path: Path, separators: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+    """The records of a file, parted by the first of the separators that its first line has."""
+    lines = iter(scan_lines(path))
+    blank: list[Line] = []
+    for first in lines:
+        blank.append(first)
+        if first.text.strip():
+            break
+    unquoted = re.sub('"[^"]*"', "", blank[-1].text if blank else "")
+    delimiter = next((mark for mark in separators if mark in unquoted), separators[0])
+    return csv_records(path, chain(blank, lines), delimiter)
+
+
+def open_tsv(path: Path) -> Table:
     """Opens a table whose cells are parted by tabs; raises as `open_table` does."""
-    return open_csv(path, has_header, "\t")
+    return open_csv(path, "\t")
 
 
-def _fit(row: Row, num_columns: int, first_row: str) -> Row:
+def _fit(row: Row, num_columns: int) -> Row:
     num_cells = len(row.cells)
     if num_cells == num_columns:
         return row
     cells = (*row.cells, *[""] * (num_columns - num_cells))[:num_columns]
     count = "1 cell" if num_cells == 1 else f"{num_cells} cells"
-    fault = f"the row has {count}, but {first_row} has {num_columns}"
+    fault = f"the row has {count}, but the header has {num_columns}"
     return Row(row.line, cells, row.fault or fault)
 
 
-def open_smi(path: Path, _: bool = True) -> Table:
+def open_smi(path: Path) -> Table:
     """Opens a file of SMILES and names."""
+    open_bytes(path).close()
     columns = ("smiles", "name")
     smiles, name = columns
     return Table(path, columns, lambda: _smi_rows(path), smiles_column=smiles, name_column=name)
@@ -316,9 +318,11 @@ def _smi_rows(path: Path) -> Iterator[Row]:
             yield Row(line, (smiles, name.strip(" ")), None if fault is None else fault.fault)
 
 
-def open_parquet(path: Path, _: bool = True) -> Table:
+def open_parquet(path: Path) -> Table:
     """Opens a Parquet file; raises DataError if it is damaged."""
     from pyarrow import parquet  # here, since most tables are text and the import takes its time
+
+    open_bytes(path).close()
 
     with _undamaged(path):
         columns = parquet.read_schema(path).names

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from functools import partial
-from operator import attrgetter
 
 from rdkit import Chem
-from rdkit.Chem.rdchem import Atom, BondStereo, BondType, ChiralType, HybridizationType
+from rdkit.Chem.rdchem import Atom, Bond, BondStereo, BondType, ChiralType, HybridizationType
 
-from graphfold.datasets.molecules import features
-from graphfold.datasets.molecules.facts import AtomFacts, BondFacts
-from graphfold.datasets.molecules.features import Feature, FeatureSet
+from graphfold.datasets.molecules.features import (
+    Feature,
+    FeatureSet,
+    codes,
+    flag,
+    number,
+    one_hot,
+)
+from graphfold.datasets.molecules.molecule import cip_label
 
-codes = partial(features.codes, of="facts")
-one_hot = partial(features.one_hot, of="facts")
-flag = partial(features.flag, of="facts")
-number = partial(features.number, of="facts")
 
-
-def chirality(atom: AtomFacts) -> str | None:
+def chirality(atom: Atom) -> str | None:
     """The CIP label of a stereo centre, None if it has none; "none" for any other atom."""
-    return atom.label if atom.chiral_tag else "none"
+    return cip_label(atom) if atom.GetChiralTag() else "none"
 
 
-def isotope(atom: AtomFacts) -> Hashable:
+def isotope(atom: Atom) -> Hashable:
     """The mass number less that of the most common isotope; "natural" if none is given."""
-    if not atom.isotope:
+    given = atom.GetIsotope()
+    if not given:
         return "natural"
-    return atom.isotope - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.element)
+    return given - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.GetAtomicNum())
 
 
 _STEREO: dict[int, str] = {
@@ -38,9 +38,10 @@ _STEREO: dict[int, str] = {
 }
 
 
-def double_bond_stereo(bond: BondFacts) -> str | None:
+def double_bond_stereo(bond: Bond) -> str | None:
     """The configuration of a double bond: none, E, Z, or its CIP label."""
-    return _STEREO.get(bond.stereo, bond.label)
+    stereo = bond.GetStereo()
+    return _STEREO[stereo] if stereo in _STEREO else cip_label(bond)
 
 
 _H = HybridizationType
@@ -73,26 +74,26 @@ _NO_YES = (False, True)
 #: - `conjugated`, `in_ring`: 0 no, 1 yes.
 GRAPHFOLD = FeatureSet(
     atom=(
-        codes("element", attrgetter("element"), range(119)),
+        codes("element", Atom.GetAtomicNum, range(119)),
         codes("chirality", chirality, ("none", "R", "S", "r", "s")),
-        codes("degree", attrgetter("degree"), range(11)),
-        codes("charge", attrgetter("charge"), range(-5, 6)),
-        codes("hydrogens", attrgetter("hydrogens"), range(9)),
-        codes("radicals", attrgetter("radicals"), range(5)),
+        codes("degree", Atom.GetTotalDegree, range(11)),
+        codes("charge", Atom.GetFormalCharge, range(-5, 6)),
+        codes("hydrogens", Atom.GetTotalNumHs, range(9)),
+        codes("radicals", Atom.GetNumRadicalElectrons, range(5)),
         codes(
             "hybridization",
-            attrgetter("hybridization"),
+            Atom.GetHybridization,
             (_H.UNSPECIFIED, _H.S, _H.SP, _H.SP2, _H.SP3, _H.SP2D, _H.SP3D, _H.SP3D2),
         ),
-        codes("aromatic", attrgetter("aromatic"), _NO_YES, has_other=False),
-        codes("in_ring", attrgetter("in_ring"), _NO_YES, has_other=False),
+        codes("aromatic", Atom.GetIsAromatic, _NO_YES, has_other=False),
+        codes("in_ring", Atom.IsInRing, _NO_YES, has_other=False),
         codes("isotope", isotope, ("natural", *range(-8, 9))),
     ),
     bond=(
-        codes("order", attrgetter("order"), (*_ORDERS, BondType.DATIVE)),
+        codes("order", Bond.GetBondType, (*_ORDERS, BondType.DATIVE)),
         codes("stereo", double_bond_stereo, ("none", "E", "Z")),
-        codes("conjugated", attrgetter("conjugated"), _NO_YES, has_other=False),
-        codes("in_ring", attrgetter("in_ring"), _NO_YES, has_other=False),
+        codes("conjugated", Bond.GetIsConjugated, _NO_YES, has_other=False),
+        codes("in_ring", Bond.IsInRing, _NO_YES, has_other=False),
     ),
     labels=True,
 )
@@ -112,10 +113,10 @@ SIMPLE = FeatureSet(
 #: refuses a stereo of bonds that is not in its list.
 OGB = FeatureSet(
     atom=(
-        codes("element", attrgetter("element"), range(1, 119)),
+        codes("element", Atom.GetAtomicNum, range(1, 119)),
         codes(
             "chirality",
-            attrgetter("chiral_tag"),
+            Atom.GetChiralTag,
             (
                 ChiralType.CHI_UNSPECIFIED,
                 ChiralType.CHI_TETRAHEDRAL_CW,
@@ -123,21 +124,19 @@ OGB = FeatureSet(
                 ChiralType.CHI_OTHER,
             ),
         ),
-        codes("degree", attrgetter("degree"), range(11)),
-        codes("charge", attrgetter("charge"), range(-5, 6)),
-        codes("hydrogens", attrgetter("hydrogens"), range(9)),
-        codes("radicals", attrgetter("radicals"), range(5)),
-        codes(
-            "hybridization", attrgetter("hybridization"), (_H.SP, _H.SP2, _H.SP3, _H.SP3D, _H.SP3D2)
-        ),
-        codes("aromatic", attrgetter("aromatic"), _NO_YES, has_other=False),
-        codes("in_ring", attrgetter("in_ring"), _NO_YES, has_other=False),
+        codes("degree", Atom.GetTotalDegree, range(11)),
+        codes("charge", Atom.GetFormalCharge, range(-5, 6)),
+        codes("hydrogens", Atom.GetTotalNumHs, range(9)),
+        codes("radicals", Atom.GetNumRadicalElectrons, range(5)),
+        codes("hybridization", Atom.GetHybridization, (_H.SP, _H.SP2, _H.SP3, _H.SP3D, _H.SP3D2)),
+        codes("aromatic", Atom.GetIsAromatic, _NO_YES, has_other=False),
+        codes("in_ring", Atom.IsInRing, _NO_YES, has_other=False),
     ),
     bond=(
-        codes("order", attrgetter("order"), _ORDERS),
+        codes("order", Bond.GetBondType, _ORDERS),
         codes(
             "stereo",
-            attrgetter("stereo"),
+            Bond.GetStereo,
             (
                 BondStereo.STEREONONE,
                 BondStereo.STEREOZ,
@@ -147,40 +146,38 @@ OGB = FeatureSet(
                 BondStereo.STEREOANY,
             ),
         ),
-        codes("conjugated", attrgetter("conjugated"), _NO_YES, has_other=False),
+        codes("conjugated", Bond.GetIsConjugated, _NO_YES, has_other=False),
     ),
 )
 
 
-def hundredth_of_mass(facts: AtomFacts) -> float:
+def hundredth_of_mass(atom: Atom) -> float:
     """A hundredth of the mass of an atom, of its isotope where one is given, in dalton."""
-    atom = Atom(facts.element)
-    atom.SetIsotope(facts.isotope)
     return 0.01 * float(atom.GetMass())
 
 
-def no_bond(bond: BondFacts) -> bool:
+def no_bond(bond: Bond) -> bool:
     """0 for every bond: the place that chemprop sets where there is no bond."""
     return False
 
 
 def _chemprop(elements: Iterable[int], hybridizations: Iterable[Hashable]) -> FeatureSet:
     atom: tuple[Feature, ...] = (
-        one_hot("element", attrgetter("element"), elements),
-        one_hot("degree", attrgetter("degree"), range(6)),
-        one_hot("charge", attrgetter("charge"), (-1, -2, 1, 2, 0)),
-        one_hot("chiral_tag", attrgetter("chiral_tag"), range(4)),
-        one_hot("hydrogens", attrgetter("hydrogens"), range(5)),
-        one_hot("hybridization", attrgetter("hybridization"), hybridizations),
-        flag("aromatic", attrgetter("aromatic")),
+        one_hot("element", Atom.GetAtomicNum, elements),
+        one_hot("degree", Atom.GetTotalDegree, range(6)),
+        one_hot("charge", Atom.GetFormalCharge, (-1, -2, 1, 2, 0)),
+        one_hot("chiral_tag", Atom.GetChiralTag, range(4)),
+        one_hot("hydrogens", Atom.GetTotalNumHs, range(5)),
+        one_hot("hybridization", Atom.GetHybridization, hybridizations),
+        flag("aromatic", Atom.GetIsAromatic),
         number("mass", hundredth_of_mass, unit="100 Da"),
     )
     bond = (
         flag("no_bond", no_bond),
-        one_hot("order", attrgetter("order"), _ORDERS, has_other=False),
-        flag("conjugated", attrgetter("conjugated")),
-        flag("in_ring", attrgetter("in_ring")),
-        one_hot("stereo", attrgetter("stereo"), range(6)),
+        one_hot("order", Bond.GetBondType, _ORDERS, has_other=False),
+        flag("conjugated", Bond.GetIsConjugated),
+        flag("in_ring", Bond.IsInRing),
+        one_hot("stereo", Bond.GetStereo, range(6)),
     )
     return FeatureSet(atom, bond)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from rdkit import Chem
 
 from graphfold.dag import Column
-from graphfold.datasets.molecules.facts import Facts
 from graphfold.errors import RecordError
 from graphfold.registry import FEATURE_SETS
 
@@ -27,7 +26,7 @@ Item: TypeAlias = Chem.Atom | Chem.Bond
 Numbers: TypeAlias = bytearray | list[Any]
 
 #: What the function of a feature takes, see `Feature`.
-Source: TypeAlias = Literal["item", "molecule", "facts"]
+Source: TypeAlias = Literal["item", "molecule"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +37,8 @@ class Feature:
         column: the column.
         read: what gives the value; see `of`.
         encode: the number that stands for a value; greater numbers for greater rows.
-        of: what `read` is called with: RDKit's "item", the atom or the bond; the "molecule", of
-            which it gives a list with the value of each atom (or each bond), in RDKit's order; or
-            "facts", which are `AtomFacts` or `BondFacts`. It is called once for all atoms with
-            equal facts, which takes a tenth of the time.
+        of: what `read` is called with: RDKit's "item", the atom or the bond; or the "molecule", of
+            which it gives a list with the value of each atom (or each bond), in RDKit's order.
         size: all numbers are below it; None where they may be anything.
         table: [size, *shape] the row of each number; None where the number is the row.
     """
@@ -76,10 +73,6 @@ class Feature:
                 "Correct its function, or set data.on_error=skip.",
             ) from error
         return numbers
-
-    def of_facts(self, different: Sequence[Facts]) -> NDArray[Any]:
-        """[num_facts] the numbers of some facts."""
-        return self.array([self.encode(self.read(facts)) for facts in different])
 
     def array(self, numbers: Numbers) -> NDArray[Any]:
         """Numbers as an array."""

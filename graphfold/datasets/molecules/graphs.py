@@ -1,7 +1,7 @@
 """From molecules to graphs: what is a node and what an edge, and many molecules in one `TypedDAG`.
 
-`MoleculeGraphs` is the form of the graphs; `MoleculeChunk` collects molecules, the values of their
-features by one call of RDKit each, and does all else for all molecules together.
+`MoleculeGraphs` is the form of the graphs; `MoleculeChunk` collects molecules, each feature of each
+atom and bond by one call of RDKit, and does all else for all molecules together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rdkit import Chem
 from torch import Tensor
 
@@ -26,7 +27,6 @@ from graphfold.dag.depth import (
     runs,
     stable_order,
 )
-from graphfold.datasets.molecules.fact_table import FactRows, FactTable, distinct
 from graphfold.datasets.molecules.features import Feature, FeatureSet, Item, Numbers
 from graphfold.datasets.molecules.fragments import (
     FRAGMENT,
@@ -35,7 +35,7 @@ from graphfold.datasets.molecules.fragments import (
     UpperNodes,
     fragment_nodes,
 )
-from graphfold.datasets.molecules.molecule import atoms_of, bonds_of
+from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, has_stereo, label_stereo
 from graphfold.datasets.molecules.table_columns import BOND_ENDS
 from graphfold.errors import RecordError
 
@@ -155,9 +155,12 @@ class MoleculeChunk:
     def __init__(self, schema: Schema, graphs: MoleculeGraphs) -> None:
         self.schema = schema
         self.graphs = graphs
-        self._facts = FactTable(graphs.features.labels)
         self._atoms = _Rows(graphs.features.atom)
         self._bonds = _Rows(graphs.features.bond)
+        self._begins: list[int] = []  # the first atom of each bond, and the last
+        self._ends: list[int] = []
+        self._num_atoms: list[int] = []
+        self._num_bonds: list[int] = []
         self._upper: list[UpperNodes] = []
         self._lines: list[int] = []
         self._places: list[Sequence[int]] = []
@@ -188,15 +191,22 @@ class MoleculeChunk:
         graphs = self.graphs
         if graphs.directed_bonds:
             _refuse_crowded(molecule)
-        facts = self._facts.read(molecule)
-        of_atoms, of_bonds = self._own_numbers(molecule)
-        places = places or range(len(facts.atoms))
+        atoms = atoms_of(molecule)
+        bonds = bonds_of(molecule, atoms)
+        if graphs.features.labels and has_stereo(str(columns.get("smiles", ""))):
+            label_stereo(molecule, atoms, bonds)
+        of_atoms = self._atoms.numbers(molecule, atoms)
+        of_bonds = self._bonds.numbers(molecule, bonds)
+        places = places or range(len(atoms))
         if graphs.has_upper_nodes:
-            num_below = len(facts.atoms) + 2 * len(facts.bonds) * graphs.directed_bonds
+            num_below = len(atoms) + 2 * len(bonds) * graphs.directed_bonds
             self._upper.append(graphs.upper_nodes(molecule, num_below, places))
-        self._facts.add(facts)
         self._atoms.add(of_atoms)
         self._bonds.add(of_bonds)
+        self._begins += map(Chem.Bond.GetBeginAtomIdx, bonds)
+        self._ends += map(Chem.Bond.GetEndAtomIdx, bonds)
+        self._num_atoms.append(len(atoms))
+        self._num_bonds.append(len(bonds))
         self._lines.append(line)
         self._places.append(places)
         for name, values in self._columns.items():
@@ -239,18 +249,10 @@ class MoleculeChunk:
             files=(file,),
         )
 
-    def _own_numbers(self, molecule: Chem.Mol) -> tuple[list[Numbers], list[Numbers]]:
-        """The features of its atoms and of its bonds that are not made of facts."""
-        if not (self._atoms.asks_rdkit or self._bonds.asks_rdkit):
-            return [], []
-        atoms = atoms_of(molecule)
-        bonds = bonds_of(molecule, atoms) if self._bonds.asks_rdkit else []
-        return self._atoms.numbers(molecule, atoms), self._bonds.numbers(molecule, bonds)
-
     def _place_nodes(self) -> _Nodes:
         """The nodes of a graph are its atoms, then its directed bonds, then those with inputs."""
-        num_atoms = _array(self._facts.num_atoms)
-        num_directed = 2 * _array(self._facts.num_bonds) * self.graphs.directed_bonds
+        num_atoms = _array(self._num_atoms)
+        num_directed = 2 * _array(self._num_bonds) * self.graphs.directed_bonds
         num_upper = np.zeros_like(num_atoms)
         if self._upper:
             num_upper = _array(len(upper.op_type) for upper in self._upper)
@@ -282,10 +284,11 @@ class MoleculeChunk:
     def _relations(self, columns: Columns, nodes: _Nodes) -> dict[str, Relation]:
         """The relations; the features of atoms and bonds are added to `columns`."""
         features = self.graphs.features
-        ends, atom_facts, bond_facts = self._facts.rows()
-        atoms = self._atoms.rank(features.atom_columns, atom_facts)
-        bonds = self._bonds.rank(features.bond_columns, bond_facts)
+        atoms = self._atoms.build(features.atom_columns, sum(self._num_atoms))
+        bonds = self._bonds.build(features.bond_columns, sum(self._num_bonds))
         columns["type:atom"] = atoms.columns
+        first_atom = nodes.atom_ptr[:-1].repeat(_array(self._num_bonds))
+        ends = np.stack([_array(self._begins), _array(self._ends)], axis=1) + first_atom[:, None]
         source, target = ends.ravel(), ends[:, ::-1].ravel()  # of both directions of every bond
         bond = np.arange(len(ends)).repeat(2)
         # Edges by the atom where they arrive, there by what they are.
@@ -355,20 +358,14 @@ class _Ranked(NamedTuple):
 
 
 class _Rows:
-    """Collects the features of atoms, or of bonds, that are not made of facts.
+    """Collects the features of atoms, or of bonds.
 
     Args:
-        features: all features.
+        features: the features.
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        self._features = features
-        self._numbers = {f: f.collect() for f in features if f.of != "facts"}
-
-    @property
-    def asks_rdkit(self) -> bool:
-        """True if there are such features."""
-        return bool(self._numbers)
+        self._numbers = {feature: feature.collect() for feature in features}
 
     def numbers(self, molecule: Chem.Mol, items: Sequence[Item]) -> list[Numbers]:
         """For each feature [num_items] numbers of the atoms or bonds of a molecule."""
@@ -379,43 +376,29 @@ class _Rows:
         for column, more in zip(self._numbers.values(), numbers, strict=True):
             column.extend(more)
 
-    def rank(self, columns: Sequence[Column], facts: FactRows[Any]) -> _Ranked:
-        """All rows.
-
-        Args:
-            columns: the columns of all features.
-            facts: the facts of each row.
-        """
-        # Where all features are made of facts there are as many different rows as facts.
-        kind = facts.kind if self._numbers else np.arange(len(facts.different))
-        numbers = [
-            feature.array(self._numbers[feature])
-            if feature in self._numbers
-            else feature.of_facts(facts.different)[kind]
-            for feature in self._features
-        ]
-        rank, size = np.zeros(len(kind), dtype=np.int64), 1
-        for feature, column in zip(self._features, numbers, strict=True):
-            width = feature.size
-            if width is None:
-                different, column = np.unique(column, return_inverse=True)
-                width = len(different)
-            if size > _LARGEST // max(width, 1):
-                different, rank = np.unique(rank, return_inverse=True)
-                size = len(different)
-            rank, size = rank * width + column, size * width
-        rank = distinct(rank)[1]
-        values = {
-            column.name: torch.from_numpy(feature.rows(rows))
-            for column, feature, rows in zip(columns, self._features, numbers, strict=True)
-        }
-        if self._numbers:
-            return _Ranked(values, rank)
-        return _Ranked(_taken(values, facts.kind), rank[facts.kind])
+    def build(self, columns: Sequence[Column], count: int) -> _Ranked:
+        """So many rows; `columns` are those of all features."""
+        arrays = [feature.array(numbers) for feature, numbers in self._numbers.items()]
+        return _Ranked(
+            {
+                column.name: torch.from_numpy(feature.rows(array))
+                for column, feature, array in zip(columns, self._numbers, arrays, strict=True)
+            },
+            _rank(arrays, count),
+        )
 
 
-#: Numbers up to here are kept in one integer.
-_LARGEST = 1 << 62
+def _rank(columns: Sequence[NDArray[Any]], count: int) -> IntArray:
+    """[count] the place of each row of the columns among the different ones, in ascending order."""
+    rank = np.zeros(count, dtype=np.int64)
+    if columns:
+        order = np.lexsort(columns[::-1])
+        is_new = np.zeros(count, dtype=bool)
+        for column in columns:
+            values = column[order]
+            is_new[1:] |= values[1:] != values[:-1]
+        rank[order] = is_new.cumsum()
+    return rank
 
 
 class _Nodes(NamedTuple):

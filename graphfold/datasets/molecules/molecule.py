@@ -6,9 +6,8 @@ The molecule behind a record is one whatever its SMILES, its hydrogens and its a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from typing import NamedTuple
 
 from rdkit import Chem, rdBase
@@ -18,9 +17,7 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 from graphfold.errors import RecordError, shortened
 
 
-def read_molecule(
-    smiles: str, explicit_hydrogens: bool = False, possible_stereo: bool = True
-) -> Chem.Mol:
+def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
     """The sanitised molecule of a SMILES.
 
     Salts and other disconnected parts, charges, radicals, isotopes, wildcards (`*`), dative bonds
@@ -34,15 +31,12 @@ def read_molecule(
         explicit_hydrogens: keep the hydrogens that are written out, where they stand, and add
             those that are implied, at the end. Otherwise RDKit merges both into their neighbours,
             save those with a mark of their own (`[2H]`, `[H][H]`).
-        possible_stereo: whether RDKit notes which atoms might be stereo centres though they have no
-            mark, as its descriptors want it; atoms and bonds themselves are the same without, and
-            reading takes up to a fifth less time.
 
     Raises:
         RecordError: if it is empty, or RDKit cannot read it; with RDKit's own reason.
     """
     with silence():
-        return read_in_silence(smiles, explicit_hydrogens, possible_stereo)
+        return read_in_silence(smiles, explicit_hydrogens)
 
 
 def silence() -> rdBase.BlockLogs:
@@ -50,7 +44,7 @@ def silence() -> rdBase.BlockLogs:
     return rdBase.BlockLogs()
 
 
-def read_in_silence(smiles: str, explicit_hydrogens: bool, possible_stereo: bool) -> Chem.Mol:
+def read_in_silence(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
     """`read_molecule` for many SMILES in one block of `silence`.
 
     To enter and to leave the block takes a tenth as long as to read one.
@@ -67,11 +61,7 @@ def read_in_silence(smiles: str, explicit_hydrogens: bool, possible_stereo: bool
     if not smiles.isascii():
         strange = next(character for character in smiles if not character.isascii())
         raise _refuse(smiles, f"'{strange}' is not an ASCII character")
-    molecule, plain = None, _without_maps(smiles)
-    if not (explicit_hydrogens or possible_stereo or _NEEDS_MORE.search(plain)):
-        molecule = _parse_plain(plain)
-    if molecule is None:
-        molecule = _parse(plain, explicit_hydrogens)
+    molecule = _parse(_without_maps(smiles), explicit_hydrogens)
     if molecule is None:
         raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
     return molecule
@@ -100,15 +90,12 @@ class WrittenMolecule(NamedTuple):
     places: list[int]
 
 
-def write_molecule(
-    molecule: Chem.Mol, explicit_hydrogens: bool = False, possible_stereo: bool = True
-) -> WrittenMolecule:
+def write_molecule(molecule: Chem.Mol, explicit_hydrogens: bool = False) -> WrittenMolecule:
     """The molecule as `read_molecule` has that of its SMILES, but for the order of its atoms.
 
     Args:
         molecule: the molecule, which is not changed; it need not be sanitised.
         explicit_hydrogens: see `read_molecule`.
-        possible_stereo: see `read_molecule`.
 
     Raises:
         RecordError: if it has no atoms, or RDKit cannot sanitise it.
@@ -127,19 +114,12 @@ def write_molecule(
         copy = Chem.AddHs(copy) if explicit_hydrogens else Chem.RemoveHs(copy)
     except (RuntimeError, ValueError) as error:
         raise RecordError(f"RDKit cannot read the molecule ({explain(str(error))})") from error
-    Chem.AssignStereochemistry(copy, True, True, possible_stereo)
+    Chem.AssignStereochemistry(copy, True, True, True)
     smiles = str(Chem.MolToSmiles(copy))
     places = [0] * copy.GetNumAtoms()
     for place, atom in enumerate(copy.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]):
         places[atom] = place
     return WrittenMolecule(copy, smiles, places)
-
-
-def parse_alone(smiles: Iterable[str]) -> None:
-    """RDKit's parser alone, of which nothing is kept: what any reader spends at least."""
-    with rdBase.BlockLogs():
-        for text in smiles:
-            Chem.MolFromSmiles(text)
 
 
 def read_mol_block(block: str) -> Chem.Mol:
@@ -210,6 +190,20 @@ def label_stereo(molecule: Chem.Mol, atoms: Sequence[Atom], bonds: Sequence[Bond
             AssignCIPLabels(molecule, centres, doubles, _CIP_STEPS)
 
 
+def has_stereo(smiles: str) -> bool:
+    """True unless a SMILES says that its molecule has neither centres nor double bonds marked."""
+    return not smiles or not _MARKS.isdisjoint(smiles)
+
+
+#: Marks of stereo in a SMILES, and the bar before CXSMILES, which may have some.
+_MARKS = frozenset("@/\\|")
+
+
+def cip_label(item: Atom | Bond) -> str | None:
+    """The CIP label of an atom or a bond; None if it has none."""
+    return item.GetProp("_CIPCode") if item.HasProp("_CIPCode") else None
+
+
 _LONGEST_LOG = 10_000_000
 _RELATIVE = {BondStereo.STEREOCIS, BondStereo.STEREOTRANS}
 _CIP_STEPS = 10_000
@@ -222,37 +216,6 @@ def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
     parameters.removeHs = False  # type: ignore[assignment]  # the stub takes it for the class
     molecule = Chem.MolFromSmiles(smiles, parameters)
     return None if molecule is None else Chem.AddHs(molecule)
-
-
-#: Hydrogens that may be merged into their neighbours (`[H]`, `[2H]`, `[D]`, `[#1]`), and CXSMILES.
-_NEEDS_MORE = re.compile(r"\||\[\d*(?:[HDT]|#1)")
-_STEREO_MARKS = re.compile(r"[@/\\]")
-
-
-def _parse_plain(smiles: str) -> Chem.Mol | None:
-    """The molecule of a SMILES without these, by the steps of `MolFromSmiles`; None if one fails.
-
-    `MolFromSmiles` also looks for hydrogens and for centres that have no mark.
-    """
-    molecule = Chem.MolFromSmiles(smiles, _plain())
-    if molecule is None:
-        return None
-    try:
-        Chem.SanitizeMol(molecule)
-        if _STEREO_MARKS.search(smiles):
-            Chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
-    except (RuntimeError, ValueError):
-        return None
-    return molecule
-
-
-@cache
-def _plain() -> Chem.SmilesParserParams:
-    """Parameters by which a SMILES is parsed and left as it stands."""
-    parameters = Chem.SmilesParserParams()
-    parameters.sanitize = False  # type: ignore[assignment]  # the stub takes it for the class
-    parameters.removeHs = False  # type: ignore[assignment]
-    return parameters
 
 
 def _reason(smiles: str, explicit_hydrogens: bool) -> str:
@@ -302,5 +265,5 @@ def canonical_smiles(smiles: Sequence[str]) -> list[str]:
     """
     with silence():
         texts = dict.fromkeys(smiles)
-        known = {text: Chem.MolToSmiles(read_in_silence(text, False, False)) for text in texts}
+        known = {text: Chem.MolToSmiles(read_in_silence(text)) for text in texts}
     return [known[text] for text in smiles]

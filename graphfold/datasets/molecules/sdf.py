@@ -31,7 +31,7 @@ _COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
 _PROPERTY = re.compile(r">[^<]*<(.+)>")
 
 
-def open_sdf(path: Path, _: bool = True) -> Table:
+def open_sdf(path: Path) -> Table:
     """Opens an SDF file (https://en.wikipedia.org/wiki/Chemical_table_file).
 
     The first column is the canonical SMILES of each structure, as RDKit writes it, stereo centres
@@ -74,8 +74,7 @@ def _read(block: str) -> Chem.Mol:
     counts = _COUNTS.search(block)
     if counts is not None and int(counts[1]) > MOST_ATOMS:
         raise RecordError(
-            f"the structure has {int(counts[1]):,} atoms, and {MOST_ATOMS:,} are the most in SDF; "
-            "a table of SMILES with data.longest_smiles has no such limit"
+            f"the structure has {int(counts[1]):,} atoms, and {MOST_ATOMS:,} are the most in SDF"
         )
     return read_mol_block(block)
 

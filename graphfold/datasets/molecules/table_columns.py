@@ -1,7 +1,7 @@
 """The columns of a table of records, most often molecules, and what their cells say.
 
 `RecordColumns` reads the cells of a row, `ListTarget` a cell with a value for each atom or bond;
-`OpenTargets` are target columns by a pattern, which the files make a list of names.
+`find_targets` makes a list of names of a pattern.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -22,7 +22,6 @@ from graphfold.datasets.files.table_columns import (
     TableTarget,
     TableWeight,
     inferred_classes,
-    listed,
 )
 from graphfold.datasets.files.tables import PART, StructureRow, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
@@ -322,80 +321,31 @@ ALL = "all"
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 
-@dataclass(frozen=True)
-class OpenTargets:
-    """Targets whose names are still to be found.
-
-    Args:
-        pattern: `ALL`, or a name with `*` for any text.
-        ignored: names and patterns of columns that are none.
-    """
-
-    pattern: str
-    ignored: tuple[str, ...]
-
-    def find(
-        self, tables: Iterable[Table], columns: RecordColumns, named: Collection[str]
-    ) -> list[str]:
-        """The names of the columns of the first table that are targets, in its order.
-
-        Under `ALL` the index of a DataFrame is none, with a warning.
-
-        Args:
-            tables: all that are read.
-            columns: the columns with another use, which are no targets.
-            named: targets that may be text, since their classes have names.
-
-        Raises:
-            DataError: if the table lacks an ignored column, none is left, or one holds no number.
-        """
-        tables = list(tables)
-        first = tables[0]
-        first.find([name for name in self.ignored if "*" not in name], "data.ignore_columns")
-        used = {first.smiles_column or columns.text, first.name_column, *columns.names}
-        found = [
-            name
-            for name in first.columns
-            if (self.pattern == ALL or _fits(self.pattern, name))
-            and name not in used
-            and not any(_fits(pattern, name) for pattern in self.ignored)
-        ]
-        if self.pattern == ALL or not self.pattern.strip("*"):
-            found = _without_index(found, first)
-        if not found:
-            raise DataError(
-                f"{first.path}: no column is left for target_columns={self.pattern} among "
-                f"{', '.join(map(repr, first.columns))}. Set data.target_columns.",
-                path=str(first.path),
-            )
-        strange = _without_numbers(tables, [name for name in found if name not in named])
-        if strange:
-            names = ", ".join(f"'{name}'" for name in strange)
-            raise DataError(
-                f"{first.path}: {names}: no cell there is a number, so target_columns="
-                f"{self.pattern} cannot take it for a target. Set data.ignore_columns=[{names}], "
-                "or list the targets in data.target_columns.",
-                path=str(first.path),
-                columns=strange,
-            )
-        return found
+def is_open(names: Sequence[str] | str) -> bool:
+    """True for targets that are a pattern: `ALL`, or a name with `*` for any text."""
+    return isinstance(names, str) and (names == ALL or "*" in names)
 
 
-def open_targets(names: Sequence[str] | str, ignored: tuple[str, ...]) -> OpenTargets | None:
-    """The pattern that `target_columns` is; None if it lists names.
+def find_targets(pattern: str, table: Table, columns: RecordColumns) -> list[str]:
+    """The names of the columns of a table that fit a pattern and have no other use, in its order.
+
+    Under `ALL` the index of a DataFrame is none, with a warning.
 
     Raises:
-        ConfigError: if a name is listed and ignored.
+        DataError: if there is none.
     """
-    if isinstance(names, str) and (names == ALL or "*" in names):
-        return OpenTargets(names, ignored)
-    for name in listed(names):
-        if any(_fits(pattern, name) for pattern in ignored):
-            raise ConfigError(
-                f"the column '{name}' is in target_columns and in ignore_columns. Take it out of "
-                "one of them."
-            )
-    return None
+    used = {table.smiles_column or columns.text, table.name_column, *columns.names}
+    fits = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
+    found = [name for name in table.columns if (pattern == ALL or fits(name)) and name not in used]
+    if pattern == ALL or not pattern.strip("*"):
+        found = _without_index(found, table)
+    if not found:
+        raise DataError(
+            f"{table.path}: no column is left for target_columns={pattern} among "
+            f"{', '.join(map(repr, table.columns))}. Set data.target_columns.",
+            path=str(table.path),
+        )
+    return found
 
 
 def _without_index(names: Sequence[str], table: Table) -> list[str]:
@@ -408,24 +358,3 @@ def _without_index(names: Sequence[str], table: Table) -> list[str]:
             stacklevel=2,
         )
     return [name for name in names if name not in index]
-
-
-def _fits(pattern: str, name: str) -> bool:
-    parts = map(re.escape, pattern.split("*"))
-    return re.fullmatch(".*".join(parts), name, re.DOTALL) is not None
-
-
-def _without_numbers(tables: Sequence[Table], names: Sequence[str]) -> list[str]:
-    """The columns without a single number, or bound such as `>5`, in all tables."""
-    waiting = list(names)
-    for table in tables:
-        places = dict(zip(waiting, table.find(waiting, "data.target_columns"), strict=True))
-        for row in table.rows():
-            for name in list(places):
-                cell = row.cells[places[name]].strip()
-                if cell not in MISSING_CELLS and TableTarget.is_number(cell.lstrip("<>=")):
-                    del places[name]
-            if not places:
-                return []
-        waiting = list(places)
-    return waiting

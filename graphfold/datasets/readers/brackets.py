@@ -187,9 +187,8 @@ class BracketsAdapter(Adapter):
             and has no target.
         branching: how to split, "right" for (NP a (@NP b c)) or "left" for (NP (@NP a b) c).
         collapse_unary: merge every chain of single children into its lowest node, a word included.
-        collapsed_label: the label of the merged node: "joined", `S+VP` from top to bottom, or that
-            of the "top". None for joined, but for the top where a target is one of `num_classes`
-            or `classes`. A joined target with a missing label is missing.
+            Its label is `S+VP`, from top to bottom, and missing where one of them is; but that of
+            the top where a target is one of `num_classes` or `classes`.
         remove_traces: leave out empty elements (-NONE-) and phrases that hold nothing else.
         strip_functions: read `NP-SBJ-1` as `NP`.
         sequence: whether the relation `next` leads from each word to the next one.
@@ -215,7 +214,6 @@ class BracketsAdapter(Adapter):
         remove_traces: bool = False,
         strip_functions: bool = False,
         sequence: bool = False,
-        collapsed_label: Literal["joined", "top"] | None = None,
     ) -> None:
         is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
         if num_classes is not None and not is_number:
@@ -231,23 +229,13 @@ class BracketsAdapter(Adapter):
                 "num_classes asks for integers. Set one or the other."
             )
         merges = num_classes is not None or classes is not None
-        if collapsed_label not in (None, "joined", "top"):
-            raise ConfigError(f"collapsed_label is '{collapsed_label}'. Give 'joined' or 'top'.")
-        if merges and collapsed_label == "joined":
-            raise ConfigError(
-                "collapsed_label=joined makes labels such as S+VP, which num_classes and classes "
-                "do not have. Set collapsed_label=top, or leave it out."
-            )
         if merges:
             beside = f"{'classes' if num_classes is None else 'num_classes'}, of targets"
             refuse_unread("labels", labels or "target", "target", beside, "Leave that out")
         if not binarize:
             remedy = "Set binarize=true"
             refuse_unread("branching", branching, "right", "binarize=false", remedy)
-        if not collapse_unary:
-            beside, remedy = "collapse_unary=false", "Set collapse_unary=true"
-            refuse_unread("collapsed_label", collapsed_label, None, beside, remedy)
-        self.joins = collapse_unary and not merges and collapsed_label != "top"
+        self.joins = collapse_unary and not merges
         self.binarize = binarize
         self.branching = branching
         self.collapse_unary = collapse_unary

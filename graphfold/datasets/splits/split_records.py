@@ -31,7 +31,7 @@ from graphfold.datasets.splits.split_ways import (
     scaffold_split,
     stratified_split,
 )
-from graphfold.datasets.storage.graph_file import StoredGraphs
+from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.options import refuse_unread
 from graphfold.registry import import_home, is_path
@@ -42,24 +42,27 @@ class Records:
     """The records that a split divides.
 
     Args:
-        facts: the records of all files, in order, as read; of a large corpus without their nodes.
+        corpus: the records of all files, in order, as read.
         parts: the part of a given split that each file is, or None.
         counts: how many records each file has.
-        stored: the records of a large corpus; None if `facts` has all.
     """
 
-    facts: TypedDAG
+    corpus: GraphCorpus
     parts: Sequence[str | None]
     counts: Sequence[int]
-    stored: StoredGraphs | None = None
 
     def __len__(self) -> int:
-        return self.facts.num_graphs
+        return self.corpus.num_graphs
+
+    @cached_property
+    def facts(self) -> TypedDAG:
+        """The records without their nodes."""
+        return self.corpus.facts()
 
     @cached_property
     def dag(self) -> TypedDAG:
-        """The records, as read; a large corpus is brought into memory."""
-        return self.facts if self.stored is None else self.stored.whole()
+        """The records; a large corpus of several files is brought into memory."""
+        return self.corpus.whole()
 
     def group_keys(self, name: str) -> Keys | None:
         """The key of each record; None for no groups."""

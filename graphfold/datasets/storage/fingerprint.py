@@ -1,4 +1,4 @@
-"""Fingerprints: whether stored data still is what reading the input again would give."""
+"""Fingerprints: the names of stored copies, and whether an input changed while it was read."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_forma
     return _sha256(json.dumps(facts, sort_keys=True))
 
 
-def cache_name(adapter: Adapter, spec: AdapterSpec, path: Path) -> str:
-    """The name of the stored copy: the same for the same file, adapter and options."""
+def copy_name(adapter: Adapter, spec: AdapterSpec, path: Path) -> str:
+    """The beginning of the names of stored copies of a file that is read with these options."""
     key = [str(path.absolute()), class_path(adapter), plain(spec.options)]
     stem = path.name.split(".")[0][:40]
-    return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:16]}.graphs"
+    return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:12]}"
 
 
 def class_path(adapter: Adapter) -> str:

@@ -3,52 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from graphfold.dag import Schema, TypedDAG
-from graphfold.datasets.adapter import Adapter
+from graphfold.dag import TypedDAG
+from graphfold.datasets.adapter import Adapter, ReadResult
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.cache import (
-    note_use,
-    packing_folder,
-    remove_oldest,
-    storing,
-    tidy_up,
-)
-from graphfold.datasets.storage.carried import CarriedGraphs, carry
+from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.fingerprint import (
     InputState,
-    cache_name,
     content_hash,
+    copy_name,
     fingerprint,
     input_states,
     refuse_change,
 )
-from graphfold.datasets.storage.graph_file import (
-    GraphFile,
-    GraphFileWriter,
-    StoredGraphs,
-    read_metadata,
-)
-from graphfold.datasets.storage.reading import (
-    available_cores,
-    in_processes,
-    pickled_call,
-    read_chunks,
-)
-from graphfold.errors import DataError, LeftOut, RecordError, SchemaError, count_of
+from graphfold.datasets.storage.reading import Chunk, cut_file, read_chunks
+from graphfold.datasets.storage.store import StoreWriter, open_graphs, read_manifest
+from graphfold.errors import DataError, LeftOut, RecordError, count_of
+from graphfold.files import locked
 from graphfold.progress import shown
 
 #: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 6
-
-#: From so many files for each process on, a file is packed by one process.
-MANY_FILES = 2
+STORAGE_FORMAT = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,70 +40,48 @@ class PackedCorpus:
 
     Args:
         path: the file that was read.
-        schema: of its graphs.
-        graphs: its usable graphs, in file order.
+        dag: its usable graphs, in file order, mapped into memory.
         skipped: why the other records are not among them.
         content: the sha256 of the input (see `fingerprint.content_hash`).
-        fingerprint: the hash of everything that the graphs depend on.
-        stored: the file of the stored copy.
+        stored: the folder of the stored copy.
     """
 
     path: Path
-    schema: Schema
-    graphs: GraphFile
+    dag: TypedDAG
     skipped: tuple[RecordError, ...]
     content: str
-    fingerprint: str
     stored: Path
-
-    @cached_property
-    def dag(self) -> TypedDAG:
-        """All graphs in memory."""
-        return join([self], is_whole=True).whole()
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file to pack, and all that its stored copy depends on.
+class _Source:
+    """A file to pack.
 
     Args:
         adapter: what reads it.
         path: the file or folder.
-        stored: the file of the stored copy.
-        facts: what the copy notes: its path, and the hashes by which it is known.
+        copies: the beginning of the paths of its stored copies, old and new.
+        stored: the folder of the copy that is up to date.
+        content: its sha256.
         states: those of its files before they were hashed.
     """
 
     adapter: Adapter
     path: Path
+    copies: Path
     stored: Path
-    facts: Mapping[str, str]
+    content: str
     states: Sequence[InputState]
 
     @staticmethod
-    def of(spec: AdapterSpec, path: Path, cache_dir: Path) -> Source:
-        """The file of a path, read by the adapter of a spec, with a copy in `cache_dir`.
-
-        Raises:
-            ConfigError: if there is no such adapter or option.
-            DataError: if the file cannot be read.
-        """
+    def of(spec: AdapterSpec, path: Path, cache_dir: Path) -> _Source:
         adapter = spec.make()
         states = input_states(adapter, [path])
         content = content_hash(adapter, path)
-        facts = {
-            "fingerprint": fingerprint(adapter, spec, content, STORAGE_FORMAT),
-            "content": content,
-            "path": str(path),
-        }
-        return Source(adapter, path, cache_dir / cache_name(adapter, spec, path), facts, states)
-
-    @property
-    def is_packed(self) -> bool:
-        """True if there is a copy that says it is up to date."""
-        with suppress(OSError, ValueError, KeyError):
-            return bool(read_metadata(self.stored)["fingerprint"] == self.facts["fingerprint"])
-        return False
+        copies = cache_dir / copy_name(adapter, spec, path)
+        key = fingerprint(adapter, spec, content, STORAGE_FORMAT)[:16]
+        stored = copies.with_name(f"{copies.name}-{key}.graphs")
+        return _Source(adapter, path, copies, stored, content, states)
 
 
 def pack(
@@ -142,12 +103,10 @@ def pack_files(
 ) -> list[PackedCorpus]:
     """The graphs of each file: from its stored copy if that is up to date, else read and stored.
 
-    The copy is up to date if the input, the adapter (its code, options and libraries) and the
-    storage format are the same. It is written whole or not at all, beside nothing of the user's;
-    of several processes that pack the same file at once, one does and the others wait for it.
-
-    Files are packed one after the other, each by all processes, or, where there are many, each by a
-    process of its own. Those that were packed before the work was interrupted stay packed.
+    The name of a copy says what it depends on: the content of the input, the adapter (its code,
+    options and libraries) and the storage format. It is written beside and renamed; copies that
+    are out of date are removed then. Of several processes that pack the same file at once, one
+    does and the others wait for it. Files that were packed before the work was interrupted stay.
 
     Args:
         files: for each the adapter with its options, and the file or folder.
@@ -161,45 +120,16 @@ def pack_files(
             stored.
         RecordError: for the first bad record, with its line, under "raise".
     """
-    sources = [Source.of(spec, path, cache_dir) for spec, path in files]
-    absent = [source for source in sources if not source.is_packed]
-    workers = available_cores() if num_workers is None else num_workers
-    if workers > 1 and len(absent) >= MANY_FILES * workers:
-        calls = (
-            (s.path, pickled_call(s.adapter, s.path, _store_alone, s, on_error)) for s in absent
-        )
-        packing = in_processes(iter(calls), workers, lambda path: path)
-        for _ in shown(packing, "packing files", lambda done: done[1]):
-            pass
-    packed = [_load(source) or _store(source, on_error, num_workers) for source in sources]
-    if absent:
-        for source in sources:
-            tidy_up(source.stored)
-        remove_oldest(cache_dir, {source.stored for source in sources})
-    for corpus in packed:
-        note_use(corpus.stored)
-        for error in corpus.skipped if on_error == "raise" else ():
-            if not isinstance(error, LeftOut):
-                raise error
-    return packed
-
-
-def join(packed: Sequence[PackedCorpus], is_whole: bool) -> StoredGraphs:
-    """The graphs of all files as one corpus, see `StoredGraphs`.
-
-    Raises:
-        SchemaError: if their schemas differ.
-    """
-    schema = packed[0].schema
-    if any(corpus.schema != schema for corpus in packed):
-        raise SchemaError("graphs of different schemas cannot be collated. Convert one of them.")
-    names = [str(corpus.path) for corpus in packed]
-    return StoredGraphs([corpus.graphs for corpus in packed], schema, names, is_whole)
+    sources = [_Source.of(spec, path, cache_dir) for spec, path in files]
+    absent = {source.stored: source for source in sources if _load(source) is None}
+    if absent:  # all processes take the locks in the same order
+        _store_all(sorted(absent.values(), key=lambda s: str(s.copies)), on_error, num_workers)
+    return [_read_back(source, on_error) for source in sources]
 
 
 def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
     """Raises DataError if none of the files has a usable record, with the first bad one."""
-    if any(corpus.graphs.num_graphs for corpus in packed):
+    if any(corpus.dag.num_graphs for corpus in packed):
         return
     path, skipped = packed[0].path, [error for corpus in packed for error in corpus.skipped]
     bad = [error for error in skipped if not isinstance(error, LeftOut)]
@@ -216,65 +146,83 @@ def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
     )
 
 
-def _store_alone(source: Source, on_error: str) -> int:
-    """Packs a file in a process of its own; returns the number of its records."""
-    packed = _store(source, on_error, 0)
-    return packed.graphs.num_graphs + len(packed.skipped)
+def _store_all(sources: Sequence[_Source], on_error: str, num_workers: int | None) -> None:
+    """Reads files, their chunks shared out among the processes, and stores one after the other."""
+    locks: dict[Path, ExitStack] = {}
 
+    def chunks() -> Iterator[Chunk]:
+        for source in sources:
+            lock = locks[source.stored] = stack.enter_context(ExitStack())
+            with storing(source.stored.parent):
+                source.stored.parent.mkdir(parents=True, exist_ok=True)
+                lock.enter_context(locked(source.copies.with_name(f".{source.copies.name}.lock")))
+            if _load(source) is None:
+                yield from cut_file(source.adapter, source.path)
+            else:  # another process was quicker
+                lock.close()
 
-def _store(source: Source, on_error: str, num_workers: int | None) -> PackedCorpus:
-    """Reads the input, and replaces the stored copy in one step once it can be read back."""
-    path, stored = source.path, source.stored
+    doing = f"packing {sources[0].path.name}" if len(sources) == 1 else "packing files"
+    known = {(source.adapter, source.path): source for source in sources}
     with ExitStack() as stack:
-        with storing(stored.parent):
-            folder = stack.enter_context(packing_folder(stored))
-        found = _load(source)
-        if found is not None:  # another process was quicker
-            return found
-        writer = stack.enter_context(GraphFileWriter(source.adapter.schema, folder))
-        skipped: list[RecordError] = []
-        chunks = read_chunks(source.adapter, path, carry, on_error, num_workers)
-        for chunk in shown(chunks, f"packing {path.name}", _num_records):
-            skipped += chunk.skipped
-            chunk.columns["origin"][:, 2] += writer.num_graphs
-            with storing(stored.parent):
-                writer.append(chunk.columns, chunk.counts, chunk.dictionaries)
-        refuse_change(source.states, input_states(source.adapter, [path]))
-        with storing(stored.parent):
-            whole = replace(source, stored=folder / "whole")
-            errors = [_to_dict(error) for error in skipped]
-            writer.finish(whole.stored, {**source.facts, "skipped": errors})
-            found = _load(whole)
-            os.replace(whole.stored, stored)  # who reads the old one keeps it
-    if found is None:
+        pieces = shown(read_chunks(chunks(), on_error, num_workers), doing, _num_records)
+        for file, group in groupby(pieces, lambda piece: (piece[0].adapter, piece[0].path)):
+            source = known[file]
+            _store(source, (result for _, result in group))
+            locks[source.stored].close()
+
+
+def _num_records(piece: tuple[Chunk, ReadResult]) -> int:
+    return len(piece[0].records)
+
+
+def _store(source: _Source, results: Iterator[ReadResult]) -> None:
+    """Writes a copy beside the others and renames it; old ones, and what was left, are removed."""
+    folder, name = source.stored.parent, source.copies.name
+    with storing(folder):
+        for leftover in folder.glob(f".packing-{name}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        growing = tempfile.TemporaryDirectory(prefix=f".packing-{name}-", dir=folder)
+    with growing, ExitStack() as stack:
+        whole, skipped = Path(growing.name) / "whole", list[dict[str, Any]]()
+        with storing(folder):
+            whole.mkdir()
+            writer = stack.enter_context(StoreWriter(source.adapter.schema, whole))
+        for result in results:
+            skipped += map(_to_dict, result.skipped)
+            with storing(folder):
+                writer.append(result.dag)
+        refuse_change(source.states, input_states(source.adapter, [source.path]))
+        with storing(folder):
+            writer.finish(path=str(source.path), content=source.content, skipped=skipped)
+            for old in folder.glob(f"{name}-*.graphs"):
+                shutil.rmtree(old)
+            os.rename(whole, source.stored)
+
+
+def _read_back(source: _Source, on_error: str) -> PackedCorpus:
+    corpus = _load(source)
+    if corpus is None:
         raise DataError(
-            f"{stored}: the stored copy cannot be read back. Check the disk, or set "
+            f"{source.stored}: the stored copy cannot be read back. Check the disk, or set "
             "data.cache_dir to another folder.",
-            path=str(stored),
+            path=str(source.stored),
         )
-    return replace(found, stored=stored)
+    for error in corpus.skipped if on_error == "raise" else ():
+        if not isinstance(error, LeftOut):
+            raise error
+    return corpus
 
 
-def _num_records(chunk: CarriedGraphs) -> int:
-    return len(chunk.counts["node"]) + len(chunk.skipped)
-
-
-def _load(source: Source) -> PackedCorpus | None:
-    """The stored copy, or None if it is absent, out of date or damaged."""
+def _load(source: _Source) -> PackedCorpus | None:
+    """The stored copy, or None if it is absent or damaged."""
     path, stored = source.path, source.stored
     try:
-        found = read_metadata(stored)
-        if found["fingerprint"] != source.facts["fingerprint"]:
-            return None
-        graphs = GraphFile(stored)
-    except DataError:
-        raise
+        found = read_manifest(stored)
+        dag = open_graphs(stored, source.adapter.schema, (str(path),))
+        skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])
     except (OSError, ValueError, KeyError):
         return None
-    skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])
-    return PackedCorpus(
-        path, source.adapter.schema, graphs, skipped, found["content"], found["fingerprint"], stored
-    )
+    return PackedCorpus(path, dag, skipped, source.content, stored)
 
 
 def _to_dict(error: RecordError) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Reads a whole file through its adapter: chunk by chunk, in several processes."""
+"""Reads whole files through their adapters: chunk by chunk, in several processes."""
 
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 import os
@@ -15,17 +16,16 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
+from graphfold.datasets.storage.store import from_arrays, to_arrays
 from graphfold.errors import DataError, GraphfoldError
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 #: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
 CHUNK_SIZE = 256
@@ -33,78 +33,111 @@ CHUNK_SIZE = 256
 #: Where Linux says how much time on cores a container has: "200000 100000" is that of two cores.
 CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
 
-#: Held by a worker while it makes no call, and set when it is to make no more.
-_OUTSIDE, _STOPPING = threading.Lock(), threading.Event()
-
 
 @dataclass(frozen=True)
-class Job(Generic[Result]):
-    """The reading of the records of a file, whichever process does it."""
+class Chunk:
+    """Records of a file that are read together.
+
+    Args:
+        adapter: what understands them.
+        path: the file.
+        records: the records.
+    """
 
     adapter: Adapter
     path: Path
-    on_error: str
-    finish: Callable[[ReadResult], Result]
+    records: list[Record]
 
-    def read(self, records: list[Record]) -> Result:
-        """Parses a chunk of records and applies `finish`."""
-        return self.finish(read_records(self.adapter, self.path, records, self.on_error))
+
+def cut_file(
+    adapter: Adapter, path: Path, records: Iterator[Record] | None = None, size: int = CHUNK_SIZE
+) -> Iterator[Chunk]:
+    """The chunks of a file; of one without records an empty chunk.
+
+    Args:
+        adapter: what understands the file.
+        path: the file.
+        records: its records; None to cut them here.
+        size: how many records a chunk has.
+    """
+    records = adapter.records(path) if records is None else records
+    some = list(islice(records, size))
+    yield Chunk(adapter, path, some)
+    while some := list(islice(records, size)):
+        yield Chunk(adapter, path, some)
 
 
 def read_chunks(
-    adapter: Adapter,
-    path: Path,
-    finish: Callable[[ReadResult], Result],
-    on_error: str = "raise",
-    num_workers: int | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Iterator[Result]:
-    """The records of a file, `chunk_size` at a time, in file order; see `read_beside_records`."""
-    records = adapter.records(path)
-    for _, result in read_beside_records(
-        adapter, path, records, finish, on_error, num_workers, chunk_size
-    ):
-        yield result
-
-
-def read_beside_records(
-    adapter: Adapter,
-    path: Path,
-    records: Iterator[Record],
-    finish: Callable[[ReadResult], Result],
-    on_error: str = "raise",
-    num_workers: int | None = None,
-    chunk_size: int = CHUNK_SIZE,
-) -> Iterator[tuple[list[Record], Result]]:
-    """Chunks of records, each with what was read of it, in order.
+    chunks: Iterator[Chunk], on_error: str = "raise", num_workers: int | None = None
+) -> Iterator[tuple[Chunk, ReadResult]]:
+    """Parses chunks of records; the results come in their order.
 
     The parent cuts records, the workers parse them; only a few chunks are in flight at a time, so
     the memory needed does not grow with the file. The results do not depend on `num_workers`.
 
     Args:
-        adapter: what understands the records.
-        path: the file that they are cut from.
-        records: the records.
-        finish: applied to each `ReadResult` in the process that made it, so that what travels
-            between processes may be small; a function of a module.
+        chunks: of one file or of several.
         on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
-        num_workers: processes that parse; None for one per core, 0 for none but this one. A file
-            of one chunk is read in this process.
-        chunk_size: how many records are parsed together.
+        num_workers: processes that parse; None for one per core, 0 for none but this one. A single
+            chunk is read in this process.
 
     Raises:
-        DataError: if the file cannot be used, a worker process dies, or the adapter or its records
+        DataError: if a file cannot be used, a worker process dies, or an adapter or its records
             cannot be pickled for the workers.
         RecordError: for a bad record under "raise".
     """
-    job = Job(adapter, path, on_error, finish)
-    chunks = _cut(records, chunk_size)
-    first = list(islice(chunks, 2))
     workers = available_cores() if num_workers is None else num_workers
-    if workers == 0 or len(first) < 2:
-        yield from ((chunk, job.read(chunk)) for chunk in chain(first, chunks))
-    else:
-        yield from _read_in_parallel(job, chain(first, chunks), workers)
+    # What ends the chunks is raised in its turn: after a bad record that stands before it.
+    following = _until_it_breaks_off(chunks)
+    ahead = list(islice(following, 2))
+    every = chain(ahead, following)
+    if workers == 0 or len(ahead) < 2:
+        for chunk in every:
+            if isinstance(chunk, GraphfoldError):
+                raise chunk
+            yield chunk, read_records(chunk.adapter, chunk.path, chunk.records, on_error)
+        return
+    calls = (c if isinstance(c, GraphfoldError) else (c, _pickled(c, on_error)) for c in every)
+    for chunk, (arrays, dictionaries, files, skipped, kept) in in_processes(
+        calls, workers, lambda chunk: chunk.path
+    ):
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        dag = from_arrays(chunk.adapter.schema, tensors, dictionaries, files)
+        yield chunk, ReadResult(dag, skipped, kept)
+
+
+def _until_it_breaks_off(chunks: Iterator[Chunk]) -> Iterator[Chunk | GraphfoldError]:
+    try:
+        yield from chunks
+    except GraphfoldError as error:
+        yield error
+
+
+def _pickled(chunk: Chunk, on_error: str) -> bytes:
+    """A worker's input, without cells of rows and bytes of the file, which are written back here.
+
+    It is pickled here, since a failure in the executor's own thread may stop it.
+
+    Raises:
+        DataError: if the adapter or a record cannot be pickled.
+    """
+    records = [Record(record.line, record.content, record.fault) for record in chunk.records]
+    try:
+        return pickle.dumps((_read, (chunk.adapter, chunk.path, records, on_error)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise DataError(
+            f"{chunk.path}: {type(chunk.adapter).__name__} or its records cannot be sent to other "
+            f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
+            "out of them.",
+            path=str(chunk.path),
+        ) from error
+
+
+def _read(adapter: Adapter, path: Path, records: list[Record], on_error: str) -> tuple[Any, ...]:
+    """The graphs of a chunk as arrays: torch would send each tensor as an open file."""
+    result = read_records(adapter, path, records, on_error)
+    dag = result.dag
+    return to_arrays(dag), dag.dictionaries, dag.files, result.skipped, result.kept
 
 
 def available_cores() -> int:
@@ -124,21 +157,6 @@ def start_method() -> str:
     return "fork" if sys.platform == "linux" else "spawn"
 
 
-def _cut(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
-    while chunk := list(islice(records, size)):
-        yield chunk
-
-
-def _read_in_parallel(
-    job: Job[Result], chunks: Iterator[list[Record]], workers: int
-) -> Iterator[tuple[list[Record], Result]]:
-    def pickled() -> Iterator[tuple[list[Record], bytes] | GraphfoldError]:
-        for chunk in _until_it_breaks_off(chunks):
-            yield chunk if isinstance(chunk, GraphfoldError) else (chunk, _pickled(job, chunk))
-
-    return in_processes(pickled(), workers, lambda _: job.path)
-
-
 def in_processes(
     calls: Iterator[tuple[Item, bytes] | GraphfoldError],
     workers: int,
@@ -154,14 +172,10 @@ def in_processes(
 
     Raises:
         DataError: if a process dies.
-        Exception: that of a call; the processes end then, whatever they are busy with.
+        Exception: that of a call; calls that have begun are not waited for.
     """
     context = multiprocessing.get_context(start_method())
-    # Of an event the one who sets it would wait for a waiting process that died.
-    stop, stopping = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(
-        workers, context, initializer=_start_worker, initargs=(os.getpid(), stop)
-    )
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker)
     waiting: deque[tuple[Item, Future[Any]]] = deque()
 
     def first() -> tuple[Item, Any]:
@@ -175,11 +189,9 @@ def in_processes(
                 path=str(path_of(item)),
             ) from error
 
-    is_done = False
     try:
         for call in calls:
             if isinstance(call, GraphfoldError):
-                # A bad record before the place where the file breaks off is reported first.
                 while waiting:
                     yield first()
                 raise call
@@ -189,87 +201,26 @@ def in_processes(
                 yield first()
         while waiting:
             yield first()
-        is_done = True
     finally:
-        if not is_done:
-            stopping.send(True)  # nobody reads it, so all see it
-        executor.shutdown(wait=is_done, cancel_futures=True)
-
-
-def _pickled(job: Job[Result], records: list[Record]) -> bytes:
-    """A worker's input, pickled here: a failure in the executor's own thread may stop it.
-
-    Cells of rows and bytes of the file are left out: they are written back here.
-
-    Raises:
-        DataError: if the adapter or a record cannot be pickled.
-    """
-    parsed = [Record(record.line, record.content, record.fault) for record in records]
-    return pickled_call(job.adapter, job.path, job.read, parsed)
-
-
-def pickled_call(adapter: Adapter, path: Path, function: Callable[..., Any], *given: Any) -> bytes:
-    """A call for `in_processes`.
-
-    Args:
-        adapter: the adapter in it, for the message.
-        path: the file that it reads.
-        function: of a module, or a method of what can be pickled.
-        *given: its arguments.
-
-    Raises:
-        DataError: if it cannot be pickled.
-    """
-    try:
-        return pickle.dumps((function, given))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise DataError(
-            f"{path}: {type(adapter).__name__} or its records cannot be sent to other "
-            f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
-            "out of them.",
-            path=str(path),
-        ) from error
+        executor.shutdown(wait=not waiting, cancel_futures=True)
 
 
 def _call(function_and_arguments: bytes) -> Any:
-    """Makes a call in a worker."""
     function, arguments = pickle.loads(function_and_arguments)
-    if _STOPPING.is_set():
-        os._exit(1)
-    _OUTSIDE.release()
-    try:
-        return function(*arguments)
-    finally:
-        _OUTSIDE.acquire()
+    return function(*arguments)
 
 
-def _until_it_breaks_off(
-    chunks: Iterator[list[Record]],
-) -> Iterator[list[Record] | GraphfoldError]:
-    """The chunks, and at the end the error, if it is an error that ends them."""
-    try:
-        yield from chunks
-    except GraphfoldError as error:
-        yield error
-
-
-def _start_worker(parent: int, stop: Connection) -> None:
+def _start_worker() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent answers them for all
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
-    _OUTSIDE.acquire()
-    threading.Thread(target=_die_with, args=(parent, stop), daemon=True).start()
+    gc.freeze()  # the collector need not look at what the parent has
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _die_with(parent: int, stop: Connection) -> None:
-    """Ends this process when it is to stop, or its parent is gone, even by kill -9.
-
-    What it sends it may send whole, for which a second is long: of a result that is cut off, the
-    parent would wait for the rest, for ever.
-    """
-    while os.getppid() == parent:
-        if stop.poll(1):
-            _STOPPING.set()
-            _OUTSIDE.acquire(timeout=1)
-            break
+def _end_with_parent() -> None:
+    """Ends this worker when its parent is gone, even by kill -9."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)

@@ -217,18 +217,6 @@ def test_a_table_of_too_many_columns(table):
         table("a" + "," * 100_000 + "\n1\n")
 
 
-def test_a_table_without_header(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("CCO;-3,3\n\nC;1\nCC\n")
-    made = open_table(path, has_header=False)
-    assert (made.columns, made.header_line) == (("column_1", "column_2"), None)
-    assert rows(made) == [
-        (1, ("CCO", "-3,3"), None),
-        (3, ("C", "1"), None),
-        (4, ("CC", ""), "the row has 1 cell, but the first row has 2"),
-    ]
-
-
 def test_smi(table):
     text = "\ufeffCCO ethanol\r\n\n  \nC\tmethane gas \nO \t water\n[Na+].[Cl-]\n N x\n"
     made = table(gzip.compress(text.encode()), "data.smi.gz")

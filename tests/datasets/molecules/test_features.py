@@ -18,9 +18,8 @@ from graphfold.datasets.molecules.features import codes, find_features, number, 
 from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.carried import carry
 from graphfold.datasets.storage.packing import pack
-from graphfold.datasets.storage.reading import read_chunks
+from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import ConfigError
 
 CODE = """
@@ -90,13 +89,9 @@ def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) ->
 def test_a_set_goes_to_other_processes(package: str, tmp_path: Path) -> None:
     adapter, file = SmilesAdapter(features=package), tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(SMILES * 4) + "\n")
+    chunks = [*cut_file(adapter, file, size=5)]
     here, there = (
-        collate(
-            [
-                chunk.unpack(adapter.schema).dag
-                for chunk in read_chunks(adapter, file, carry, "skip", workers, chunk_size=5)
-            ]
-        )
+        collate([result.dag for _, result in read_chunks(iter(chunks), "skip", workers)])
         for workers in (0, 1)
     )
     assert here.num_graphs == 20
@@ -148,10 +143,10 @@ def test_the_cache_depends_on_the_code_of_the_set(package: str, tmp_path: Path) 
     spec = AdapterSpec("smiles", {"features": package})
     first = pack(spec, file, tmp_path / "cache", num_workers=0)
     again = pack(spec, file, tmp_path / "cache", num_workers=0)
-    assert first.fingerprint == again.fingerprint
+    assert first.stored == again.stored
     (tmp_path / "features_of_mine.py").write_text(f"{CODE}# changed")
     changed = pack(spec, file, tmp_path / "cache", num_workers=0)
-    assert changed.fingerprint != first.fingerprint
+    assert changed.stored != first.stored
 
 
 def test_a_stored_run_needs_trust(

@@ -18,14 +18,11 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 from graphfold.dag import GraphBuilder, TypedDAG, collate, split
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules import fact_table, graphs
-from graphfold.datasets.molecules.facts import cip_label
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.table_columns import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.storage import reading
-from graphfold.datasets.storage.carried import carry
-from graphfold.datasets.storage.reading import read_chunks
+from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import RecordError
 from graphfold.registry import FEATURE_SETS
 
@@ -167,24 +164,6 @@ def edges(dag: TypedDAG, relation: str) -> list[tuple[int, int]]:
     return list(zip(found.index.tolist(), targets, strict=True))
 
 
-def check_steps(smiles: list[str]) -> None:
-    """The steps that graphs need against all that RDKit does of its own accord."""
-    for text in smiles:
-        with rdBase.BlockLogs():
-            expected = Chem.MolFromSmiles(text)
-        if expected is None or not text:
-            with pytest.raises(RecordError):
-                read_molecule(text, possible_stereo=False)
-            continue
-        found = read_molecule(text, possible_stereo=False)
-        assert found.ToBinary(0) == expected.ToBinary(0), text
-        for ours, theirs in (
-            (found.GetAtoms(), expected.GetAtoms()),
-            (found.GetBonds(), expected.GetBonds()),
-        ):
-            assert [*map(cip_label, ours)] == [*map(cip_label, theirs)], text
-
-
 @pytest.mark.parametrize(
     ("mapped", "plain"),
     [
@@ -201,15 +180,6 @@ def test_atom_maps_are_no_part_of_a_molecule(
 ) -> None:
     found, expected = (read_molecule(text, explicit_hydrogens) for text in (mapped, plain))
     assert found.ToBinary() == expected.ToBinary()
-
-
-def test_fewer_steps_give_the_same_strange_molecules() -> None:
-    check_steps([*STRANGE, "bad", "c1cc", "[#200]", "C(C)(C)(C)(C)C", "C[C@](C)(C)C"])
-
-
-@pytest.mark.parametrize("count", [500, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_fewer_steps_give_the_same_molecules_of_all_corpora(data_root: Path, count: int) -> None:
-    check_steps([smiles.strip() for smiles in corpus_smiles(data_root, count)])
 
 
 def records(smiles: list[str]) -> list[Record]:
@@ -256,43 +226,6 @@ def test_many_at_once_are_as_one_by_one(features: str, directed_bonds: bool) -> 
     assert many.dag.origin.tolist() == single.origin.tolist()
 
 
-@pytest.mark.parametrize("directed_bonds", [False, True])
-def test_large_numbers_are_sorted_with_the_same_result(
-    directed_bonds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter = SmilesAdapter(directed_bonds=directed_bonds)
-    by_table = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    monkeypatch.setattr(fact_table, "_LARGEST_TABLE", 0)
-    by_sorting = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    assert difference(by_table.dag, by_sorting.dag) is None
-
-
-def test_what_rdkit_writes_in_an_unknown_form_is_read_by_calls(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    adapter = SmilesAdapter(directed_bonds=True)
-    known = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    monkeypatch.setattr(fact_table, "cut_molecule", lambda molecule: None)
-    unknown = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    assert difference(known.dag, unknown.dag) is None
-
-
-def test_this_rdkit_writes_the_known_form() -> None:
-    cut = [fact_table.cut_molecule(Chem.MolFromSmiles(s)) for s in ("CCO", "C" * 255, "*C")]
-    assert [found is not None for found in cut] == [True, True, False]
-
-
-@pytest.mark.parametrize("directed_bonds", [False, True])
-def test_ranks_that_no_integer_holds_are_ranked_on_the_way(
-    directed_bonds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter = SmilesAdapter(directed_bonds=directed_bonds)
-    at_once = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    monkeypatch.setattr(graphs, "_LARGEST", 100)
-    by_steps = read_records(adapter, Path("x"), records(STRANGE), "skip")
-    assert difference(at_once.dag, by_steps.dag) is None
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("contract") / "m.csv"
@@ -306,12 +239,9 @@ def test_the_processes_do_not_matter(
     table: Path, workers: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapter = SmilesAdapter(directed_bonds=True)
-    here = [chunk.unpack(adapter.schema) for chunk in read_chunks(adapter, table, carry, "skip", 0)]
+    here = [result for _, result in read_chunks(cut_file(adapter, table), "skip", 0)]
     monkeypatch.setattr(reading, "start_method", lambda: method)
-    there = [
-        chunk.unpack(adapter.schema)
-        for chunk in read_chunks(adapter, table, carry, "skip", workers)
-    ]
+    there = [result for _, result in read_chunks(cut_file(adapter, table), "skip", workers)]
     assert len(here) > 2
     assert [r.kept for r in here] == [r.kept for r in there]
     assert [str(e) for r in here for e in r.skipped] == [str(e) for r in there for e in r.skipped]
@@ -323,13 +253,9 @@ def test_every_feature_set_goes_to_other_processes(features: str, tmp_path: Path
     adapter = SmilesAdapter(features=features, directed_bonds=True)
     file = tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(STRANGE) + "\n")
+    chunks = [*cut_file(adapter, file, size=16)]
     here, there = (
-        collate(
-            [
-                chunk.unpack(adapter.schema).dag
-                for chunk in read_chunks(adapter, file, carry, "skip", workers, chunk_size=16)
-            ]
-        )
+        collate([result.dag for _, result in read_chunks(iter(chunks), "skip", workers)])
         for workers in (0, 1)
     )
     assert here.num_graphs > 16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -237,7 +236,7 @@ def found(path: Path, **options: object) -> list[str]:
 def test_the_usual_file_of_sider_is_read(tmp_path: Path) -> None:
     path = write_open(tmp_path / "sider.csv", ["smiles", *SIDER], ["C,1,0,1", "CC,0,1,0"])
     data = compose(["data=sider", f"data.path={path}"]).config.data
-    options = {key: data[key] for key in ("target_columns", "ignore_columns", "task")}
+    options = {key: data[key] for key in ("target_columns", "task")}
     source = DataSource(adapter="smiles", path=str(path), options=options)
     adapter = source.with_inferred_options(source.files(tmp_path, tmp_path)).spec.make()
     assert [column.name for column in adapter.schema.graph_targets] == SIDER
@@ -251,19 +250,18 @@ USED = {"extra_columns": ["T"], "split_column": "part", "weight_column": "weight
 
 
 @pytest.mark.parametrize(
-    ("pattern", "ignored", "expected"),
+    ("pattern", "expected"),
     [
-        ("all", ["id"], ["SR-a", "SR-b, c", "NR-a"]),
-        ("all", ["i*", "*R-a"], ["SR-b, c"]),
-        ("SR-*", [], ["SR-a", "SR-b, c"]),
-        ("*-a", [], ["SR-a", "NR-a"]),
+        ("all", ["SR-a", "SR-b, c", "NR-a"]),
+        ("SR-*", ["SR-a", "SR-b, c"]),
+        ("*-a", ["SR-a", "NR-a"]),
     ],
 )
 def test_columns_that_fit_and_have_no_other_use(
-    pattern: str, ignored: list[str], expected: list[str], tmp_path: Path
+    pattern: str, expected: list[str], tmp_path: Path
 ) -> None:
-    path = write_open(tmp_path / "m.csv", COLUMNS, ROWS)
-    options = {"target_columns": pattern, "ignore_columns": ignored, "bounded_targets": True}
+    path = write_open(tmp_path / "m.csv", COLUMNS[1:], [row.partition(",")[2] for row in ROWS])
+    options = {"target_columns": pattern, "bounded_targets": True}
     assert found(path, **options, **USED) == expected
 
 
@@ -274,33 +272,10 @@ def test_the_names_of_records_are_no_targets(tmp_path: Path) -> None:
         found(path, target_columns="all")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"target_columns": "all"},
-            "'id', 'part': no cell there is a number, so target_columns=all cannot take it for a "
-            "target. Set data.ignore_columns=['id', 'part'], or list the targets in",
-        ),
-        ({"target_columns": "SSR*"}, "no column is left for target_columns=SSR* among 'id',"),
-        (
-            {"target_columns": "all", "ignore_columns": ["idd"]},
-            "no column 'idd' among 'id', 'smiles', 'SR-a', 'SR-b, c', 'NR-a', 'T', 'part', "
-            "'weight'. Did you mean 'id'? Set data.ignore_columns.",
-        ),
-    ],
-)
-def test_what_cannot_be_found(options: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_what_fits_no_column(tmp_path: Path) -> None:
     path = write_open(tmp_path / "m.csv", COLUMNS, ROWS)
-    with pytest.raises(DataError, match=re.escape(message)):
-        found(path, **options)
-
-
-def test_text_with_named_classes_may_be_a_target(tmp_path: Path) -> None:
-    path = write_open(tmp_path / "m.csv", ["smiles", "y", "z"], ["C,yes,1", "CC,no,0"])
-    names = {"y": ["no", "yes"]}
-    adapter_options = {"target_columns": "all", "task": "classification", "class_names": names}
-    assert found(path, **adapter_options) == ["y", "z"]
+    with pytest.raises(DataError, match=r"no column is left for target_columns=SSR\* among 'id',"):
+        found(path, target_columns="SSR*")
 
 
 def test_listed_names_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -313,9 +288,7 @@ def test_listed_names_are_taken_as_they_are(tmp_path: Path) -> None:
     assert found(path, target_columns="all") == ["all", "IC50*"]
 
 
-def test_contradictions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'SR-a' is in target_columns and in ignore_columns"):
-        SmilesAdapter(target_columns=["SR-a"], ignore_columns="SR-*")
+def test_an_open_pattern_reads_nothing(tmp_path: Path) -> None:
     path = write_open(tmp_path / "m.csv", ["smiles", "y"], ["C,1"])
     adapter = SmilesAdapter(target_columns="all")
     with pytest.raises(ConfigError, match=r"the files decide what target_columns=all is"):
@@ -385,8 +358,6 @@ def test_the_index_of_a_frame_is_no_target(pattern: str, name: str, tmp_path: Pa
     path = write_open(tmp_path / "m.csv", [name, "smiles", "y"], ["0,C,1.5", "1,CC,2"])
     with pytest.warns(UserWarning, match=rf"m\.csv: '{name}' is the index of a DataFrame, so it"):
         assert found(path, target_columns=pattern) == ["y"]
-    ignored = {"target_columns": pattern, "ignore_columns": [name]}
-    assert found(path, **ignored) == ["y"]
     only = write_open(tmp_path / "n.csv", [name, "smiles"], ["0,C"])
     with pytest.warns(UserWarning, match="index"), pytest.raises(DataError, match="no column is l"):
         found(only, target_columns=pattern)

@@ -88,10 +88,6 @@ def test_the_inside_of_a_collapsed_chain_has_its_part_of_the_label() -> None:
     assert give_back(adapter, text, {text: "S+NP+N"}) == "(S (NP (N a)))\n"
     assert give_back(adapter, text, {text: "A"}) == "(A (_ (_ a)))\n"
     assert give_back(adapter, text, {text: "A+B"}) == "(A+B (_ (_ a)))\n"
-    top = BracketsAdapter(
-        labels="target", label_names=NAMES, collapse_unary=True, collapsed_label="top"
-    )
-    assert give_back(top, text, {text: "A"}) == "(A (_ (_ a)))\n"
 
 
 def test_a_tree_of_chains_comes_back_as_it_was() -> None:

@@ -1,5 +1,3 @@
-import gzip
-
 import pytest
 from datasets.tree_files import corpus_folder, inputs_of, read, write
 from hypothesis import assume, given
@@ -48,11 +46,6 @@ def test_labels_are_node_targets_and_words_come_first(tmp_path):
     assert dag.place(0) == (str(tmp_path / "data.txt"), 1)
 
 
-def test_a_tree_may_be_one_word(tmp_path):
-    dag = read(BracketsAdapter(num_classes=5, binarize=True), write(tmp_path, "(3 Great)\n")).dag
-    assert (dag.num_nodes, dag.output_index.tolist()) == (1, [0])
-
-
 def test_without_num_classes_any_label_and_any_arity(tmp_path):
     text = "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ barks)) (. .))"
     assert trees(tmp_path, text) == [text]
@@ -94,11 +87,6 @@ def test_only_ascii_blanks_part_words(tmp_path):
         "8\u00a01\\/2",
         "a\u2028b\u0085c\x0bd\re\u3000f",
     ]
-
-
-def test_gzip_is_read(tmp_path):
-    path = write(tmp_path, gzip.compress(GOOD.encode()), "trees.txt.gz")
-    assert read(BracketsAdapter(num_classes=5), path).dag.num_nodes == 5
 
 
 FAULTS = {
@@ -213,14 +201,6 @@ def test_deep_trees_are_read(tmp_path):
     assert dag.node_ptr.diff().tolist() == [1, 2 * depth + 1, 2 * depth + 1]
 
 
-def test_wide_trees_are_split(tmp_path):
-    path = write(tmp_path, "(NP " + "(NN x) " * 10_000 + ")")
-    for branching in ("left", "right"):
-        dag = read(BracketsAdapter(binarize=True, branching=branching), path).dag
-        assert dag.depth.max() == 9_999
-        assert set(dag.input_ptr.diff().tolist()) == {0, 2}
-
-
 def test_binarize(tmp_path):
     flat = "(NP (A a) (B b) (C c) (D d))"
     right = "(NP (A a) (@NP (B b) (@NP (C c) (D d))))"
@@ -262,24 +242,6 @@ def test_labels_of_a_chain_that_are_targets_are_joined(tmp_path):
     for text in ("(S (NP (NN x)) (VP (VB y)))", "(_ (_ (_ x)) (_ (_ y)))", "((x) (y))"):
         graph = read(joined.without_targets(), write(tmp_path, text)).dag
         assert graph.strings("type:word", "form") == ["x", "y"]
-    top = BracketsAdapter(labels="target", collapse_unary=True, collapsed_label="top")
-    path = write(tmp_path, "(S (NP (NN x)) (VP (VB y)))")
-    assert top.infer_options([path]) == {"label_names": ["NP", "S", "VP"]}
-    feature = BracketsAdapter(collapse_unary=True, collapsed_label="top")
-    assert read(feature, path).dag.strings("type:word", "label") == ["NP", "VP"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_classes": 5, "collapsed_label": "joined"}, "which num_classes and classes do not"),
-        ({"classes": {"a": [0], "b": [1]}, "collapsed_label": "joined"}, "labels such as S.VP"),
-        ({"collapsed_label": "bottom"}, "collapsed_label is 'bottom'. Give 'joined' or 'top'."),
-    ],
-)
-def test_labels_of_chains_that_cannot_be(options, message):
-    with pytest.raises(ConfigError, match=message):
-        BracketsAdapter(collapse_unary=True, **options)
 
 
 def test_traces_and_function_tags(tmp_path):
@@ -354,12 +316,6 @@ def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words, bin
 def test_trees_without_labels_are_refused_for_training(tmp_path, text):
     with pytest.raises(RecordError, match=r"data\.txt:1: .*(label|two words|holds both)"):
         read(BracketsAdapter(num_classes=5), write(tmp_path, text))
-
-
-@pytest.mark.parametrize("count", [0, -1, 10**9])
-def test_a_number_of_classes_that_is_none(count):
-    with pytest.raises(ConfigError, match="Give a positive integer up to 100000, or null"):
-        BracketsAdapter(num_classes=count)
 
 
 @pytest.mark.parametrize("text", ["(3 (2 good) (9 film))", "()", "(a", "(a b) c", "(a ())"])
@@ -446,17 +402,6 @@ def test_nodes_that_binarize_added_are_known(text, branching, collapse, tmp_path
     assert added[dag.nodes_of_type("phrase")].tolist() == marked
     assert not added[dag.nodes_of_type("word")].any()
     assert int((~added).sum()) == read(plain, path).dag.num_nodes
-
-
-@pytest.mark.parametrize(
-    ("file", "trees", "nodes"),
-    [("train", 8544, 318582), ("dev", 1101, 41447), ("test", 2210, 82600)],
-)
-def test_sst(file, trees, nodes, data_root):
-    path = corpus_folder(data_root, "sst") / f"{file}.txt"
-    dag = read(BracketsAdapter(num_classes=5, binarize=True), path).dag
-    assert (dag.num_graphs, dag.num_nodes) == (trees, nodes)
-    assert (dag.node_targets["label"] >= 0).all()
 
 
 def test_penn_treebank_sample(data_root):

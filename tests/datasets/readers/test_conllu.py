@@ -261,26 +261,6 @@ def _reaches_root(heads, word):
     return False
 
 
-CORPORA = {
-    "ud_english_ewt/en_ewt-ud-train.conllu.gz": (12544, 204577),
-    "ud_english_ewt/en_ewt-ud-dev.conllu": (2001, 25147),
-    "ud_english_ewt/en_ewt-ud-test.conllu": (2077, 25094),
-    "ud_french_sequoia/fr_sequoia-ud-train.conllu.gz": (2231, 50502),
-    "ud_french_sequoia/fr_sequoia-ud-dev.conllu": (412, 9999),
-    "ud_french_sequoia/fr_sequoia-ud-test.conllu": (456, 10044),
-    "ud_chinese_gsdsimp/zh_gsdsimp-ud-dev.conllu": (500, 12663),
-    "ud_chinese_gsdsimp/zh_gsdsimp-ud-test.conllu": (500, 12012),
-}
-
-
-@pytest.mark.parametrize("name", CORPORA)
-def test_universal_dependencies(name, data_root):
-    folder, file = name.split("/")
-    dag = read(ConlluAdapter(), corpus_folder(data_root, folder) / file).dag
-    assert (dag.num_graphs, dag.num_nodes) == CORPORA[name]
-    assert (dag.span >= 0).all()
-
-
 @pytest.mark.parametrize(
     "name", ["ud_english_ewt/en_ewt-ud-dev.conllu", "ud_french_sequoia/fr_sequoia-ud-dev.conllu"]
 )

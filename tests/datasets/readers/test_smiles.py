@@ -1,10 +1,7 @@
-import csv
 import gzip
 import itertools
 import math
 import pickle
-import tracemalloc
-from types import SimpleNamespace
 
 import pyarrow
 import pytest
@@ -17,10 +14,9 @@ from rdkit import Chem
 
 from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
+from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.table_columns import RecordRow
-from graphfold.datasets.readers import smiles as smiles_adapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
@@ -195,11 +191,6 @@ def test_five_thousand_atoms(smiles):
     assert dag.num_nodes >= 2500
 
 
-def test_symmetry_that_is_too_large_for_labels_is_no_slow_path():
-    dag = molecule("C[C@H]1CC[C@@H](CC1)" * 200)
-    assert set(values(dag, "chirality")) <= {"none", "r", "s", "other"}
-
-
 # Bad molecules
 
 
@@ -243,7 +234,7 @@ def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, explicit_h
 
 def test_a_long_smiles_of_open_brackets_does_not_fill_the_memory():
     with pytest.raises(RecordError, match=r"\(50000 parentheses are never closed\)"):
-        molecule("C(" * 50_000, longest_smiles=100_000)
+        read_molecule("C(" * 50_000)
 
 
 def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
@@ -252,12 +243,8 @@ def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
         molecule("C" * 20_001)
     assert caught.value.reason == (
         f"the SMILES '{'C' * 80}...' has 20,001 characters, and 20,000 are read. "
-        "Set data.longest_smiles=20001 to read it, or data.on_error=skip."
+        "Leave the record out, or set data.on_error=skip."
     )
-    assert molecule("C" * 20_001, longest_smiles=20_001).num_nodes == 20_001
-    monkeypatch.setattr(smiles_adapter, "read_in_silence", None)
-    with pytest.raises(RecordError, match="has 4 characters, and 3 are read"):
-        molecule(" CCCC ", longest_smiles=3)
 
 
 def test_dummy_atoms_are_noted(tmp_path):
@@ -273,21 +260,6 @@ def test_dummy_atoms_are_noted(tmp_path):
     assert adapter.notes(none) == []
 
 
-def test_dummy_atoms_are_counted_without_holding_all_texts():
-    count = 20_000
-    texts = (f"{'C' * (k % 50)}{'*' * (k % 4 == 0)}" for k in range(count))
-    codes = torch.arange(-1, count // 2)  # not all of the texts are those of these records
-    dag = SimpleNamespace(
-        dictionaries={("graph", "smiles"): texts}, graph_column={"smiles": codes}.get
-    )
-    tracemalloc.start()
-    (note,) = SmilesAdapter().notes(dag)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert "stands in 2500 molecules" in note
-    assert peak < 40 * count  # a text takes 70 bytes or more
-
-
 def test_the_bonds_of_a_large_molecule_are_in_the_order_of_the_smiles():
     dag = molecule("C1" + "CO" * 1000 + "1")
     ends = [(node, node + 1) for node in range(2000)]
@@ -298,11 +270,6 @@ def test_the_reason_fits_the_option():
     assert molecule("C1CC1=[H]").num_nodes == 3
     with pytest.raises(RecordError, match=r"Explicit valence for atom # 3 H, 2, is greater"):
         molecule("C1CC1=[H]", explicit_hydrogens=True)
-
-
-def test_rdkit_s_warnings_are_not_shown(capfd):
-    assert molecule("[H]").num_nodes == 1
-    assert capfd.readouterr() == ("", "")
 
 
 def test_cxsmiles_are_read():
@@ -426,12 +393,6 @@ def test_without_targets_every_readable_molecule_is_a_graph(tmp_path):
     assert [error.line for error in result.skipped] == [3]
 
 
-def test_there_is_one_record_for_each_row_of_the_table(tmp_path):
-    path = write(tmp_path, TABLE, "a.csv")
-    lines = [record.line for record in SmilesAdapter(target_columns="y").records(path)]
-    assert lines == [row.line for row in open_table(path).rows()]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -520,73 +481,6 @@ def test_adapters_are_pickled(tmp_path):
 
 # The real corpora: usable records and the lines that RDKit rejects, from the README of the data.
 # They were counted with RDKit 2026.09.1, and another version may differ by a record or so.
-
-TOX21 = [
-    *("NR-AR", "NR-AR-LBD", "NR-AhR", "NR-Aromatase", "NR-ER", "NR-ER-LBD", "NR-PPAR-gamma"),
-    *("SR-ARE", "SR-ATAD5", "SR-HSE", "SR-MMP", "SR-p53"),
-]
-SOLUBILITY = "measured log solubility in mols per litre"
-CORPORA = [
-    ("esol/delaney-processed.csv", "smiles", SOLUBILITY, "regression", 1128, 0),
-    ("freesolv/SAMPL.csv", "smiles", "expt", "regression", 642, 0),
-    ("lipophilicity/Lipophilicity.csv", "smiles", "exp", "regression", 4200, 0),
-    ("bbbp/BBBP.csv", "SMILES", "p_np", "classification", 2050, 11),
-    ("tox21/tox21.csv", "smiles", TOX21, "classification", 7831, 8),
-    ("qm7/qm7.csv", "smiles", "qm7", "regression", 6830, 0),
-]
-LARGE_CORPORA = [
-    ("qm8/qm8.csv.gz", "smiles", ["E1-CC2", "f2-CAM"], "regression", 21786, 0),
-    ("hiv/HIV.csv.gz", "smiles", "HIV_active", "classification", 41127, 7),
-    ("zinc250k_subset/valid.csv.gz", "smiles", ["logP", "qed"], "regression", 19648, 0),
-    ("zinc250k_subset/test.csv.gz", "smiles", ["logP", "qed"], "regression", 19719, 0),
-    ("qm9/qm9_hc.csv.gz", "smiles", "heat_capacity", "regression", 133885, 0),
-    ("qm9/qm9_hlg.csv.gz", "smiles", "band_gap", "regression", 133885, 0),
-    ("qm9/qm9_ip.csv.gz", "smiles", "isotropic_polarizability", "regression", 133885, 0),
-    ("qm9/qm9_potential.csv.gz", "smiles", "internal_energy_298K", "regression", 133885, 0),
-]
-
-
-def in_parts(adapter, path):
-    """The results of reading a file 5,000 records at a time."""
-    records = adapter.records(path)
-    while part := list(itertools.islice(records, 5000)):
-        yield read_records(adapter, path, part, "skip")
-
-
-@pytest.mark.parametrize(
-    ("name", "smiles", "targets", "task", "num_rows", "num_rejected"),
-    [*CORPORA, *(pytest.param(*row, marks=pytest.mark.slow) for row in LARGE_CORPORA)],
-    ids=lambda value: value if "/" in str(value) else "",
-)
-def test_corpus(data_root, name, smiles, targets, task, num_rows, num_rejected):
-    path = data_root / name
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    parts = list(in_parts(SmilesAdapter(smiles, targets, task), path))
-    skipped = [error for part in parts for error in part.skipped]
-    assert len(skipped) == num_rejected
-    assert sum(part.dag.num_graphs for part in parts) == num_rows - num_rejected
-    assert all("RDKit cannot read" in error.fault for error in skipped)
-    if name.startswith("bbbp"):
-        lines = [61, 63, 393, 616, 644, 647, 648, 649, 650, 651, 687]
-        assert [error.line for error in skipped] == lines
-
-
-def test_values_of_tox21(data_root):
-    path = data_root / "tox21" / "tox21.csv"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    with path.open(newline="") as file:
-        cells = [tuple(row[name] for name in TOX21) for row in csv.DictReader(file)]
-    adapter = SmilesAdapter(target_columns=TOX21, task="classification")
-    records = list(adapter.records(path))
-    assert [record.content.targets for record in records] == cells
-    assert sum(cell == "" for row in cells for cell in row) == 16026
-    dag = read_records(adapter, path, records[:800], "skip").dag
-    measured = [[dag.graph_column(name)[i].item() for name in TOX21] for i in range(dag.num_graphs)]
-    lines = dag.origin[:, 1].tolist()
-    assert len(lines) > 790
-    assert measured == [[int(float(cell or -1)) for cell in cells[line - 2]] for line in lines]
 
 
 def test_hydrogens_of_qm7(data_root):

@@ -41,18 +41,16 @@ def test_columns_of_numbers_are_inputs_of_the_graph(tmp_path: Path) -> None:
 
 def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> None:
     adapter = SmilesAdapter(extra_columns=["T", "pH"])
-    message = r"t\.csv:3: the input 'pH' is missing\. Fill the cell; or set data\.fill_missing=true"
+    message = r"t\.csv:3: the input 'pH' is missing\. Fill the cell, or set data\.on_error=skip"
     with pytest.raises(RecordError, match=message):
         read(adapter, table(tmp_path))
-    filled = SmilesAdapter(extra_columns=["pH"], fill_missing=True)
-    assert graph(filled, table(tmp_path)).columns["graph"]["pH"].isnan().tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("cell", ["warm", "inf", "1_000", "1e99"])
 def test_an_input_that_is_no_number(tmp_path: Path, cell: str) -> None:
     path = table(tmp_path, f"smiles,T\nC,{cell}\n")
     with pytest.raises(RecordError, match=rf":2: the input 'T' is '{cell}', which is not a finite"):
-        read(SmilesAdapter(extra_columns=["T"], fill_missing=True), path)
+        read(SmilesAdapter(extra_columns=["T"]), path)
 
 
 def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from graphfold.datasets.splits.split_records import (
     split_records,
 )
 from graphfold.datasets.splits.split_ways import GROUPINGS, group_keys
+from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.errors import ConfigError
 
 
@@ -44,15 +45,25 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
 def test_every_method(molecules: TypedDAG, method: str) -> None:
     label = "smiles" if method == "stratified" else None
     settings = DataSettings(split=method, fractions=(0.6, 0.2, 0.2), stratify_by=label)
-    split = split_records(Records(molecules, [None], [30]), settings)
+    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
     assert split.method == method
     assert sum(split.sizes().values()) == 30
 
 
 def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
-    assert split_records(Records(dag, ["train", "val"], [50, 10]), DataSettings()).method == "given"
-    assert split_records(Records(dag, ["val", "test"], [50, 10]), DataSettings()).method == "random"
-    assert split_records(Records(dag, [None], [60]), DataSettings()).method == "random"
+    assert (
+        split_records(
+            Records(GraphCorpus([dag]), ["train", "val"], [50, 10]), DataSettings()
+        ).method
+        == "given"
+    )
+    assert (
+        split_records(Records(GraphCorpus([dag]), ["val", "test"], [50, 10]), DataSettings()).method
+        == "random"
+    )
+    assert (
+        split_records(Records(GraphCorpus([dag]), [None], [60]), DataSettings()).method == "random"
+    )
 
 
 def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
@@ -85,7 +96,7 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 
 def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
     with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
-        split_records(Records(dag, [None], [60]), DataSettings(split="scaffold"))
+        split_records(Records(GraphCorpus([dag]), [None], [60]), DataSettings(split="scaffold"))
 
 
 @pytest.mark.parametrize("groups", GROUPINGS)
@@ -94,7 +105,7 @@ def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> 
     folds = 3 if "kfold" in method else 5
     parts = (0.5, 0.25, 0.25)
     settings = DataSettings(split=method, fractions=parts, groups=groups, num_folds=folds)
-    split = split_records(Records(molecules, [None], [30]), settings)
+    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
     keys = group_keys(molecules, groups)
     assert keys is not None
     parts = [{keys[k] for k in split.part(part).tolist()} for part in ("train", "val", "test")]
@@ -119,6 +130,6 @@ def test_groups_that_cannot_be(dag: TypedDAG) -> None:
         check_split(DataSettings(split="stratified", groups="scaffold"))
     given = DataSettings(groups="molecule")
     with pytest.raises(ConfigError, match=r"not read with data\.split=given\. Set data\.sp"):
-        split_records(Records(dag, ["train", "val"], [50, 10]), given)
+        split_records(Records(GraphCorpus([dag]), ["train", "val"], [50, 10]), given)
     with pytest.raises(ConfigError, match=r"data\.groups=molecule needs molecules with a SMILES"):
-        split_records(Records(dag, [None], [60]), given)
+        split_records(Records(GraphCorpus([dag]), [None], [60]), given)

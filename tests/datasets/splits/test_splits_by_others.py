@@ -19,6 +19,7 @@ from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_records import Records, split_records
+from graphfold.datasets.storage.store import GraphCorpus
 
 RINGS = ("c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CC1", "c1ccoc1", "c1ccc2ccccc2c1", "C1CCNC1", "")
 TAILS = ("C", "CC", "CCO", "C(=O)O", "CN", "CCl", "CCCC", "C(C)C", "OC", "N", "C#N")
@@ -43,7 +44,7 @@ def dag(smiles: list[str], tmp_path_factory: pytest.TempPathFactory) -> TypedDAG
 
 def split(dag: TypedDAG, name: str, **settings: object) -> Split:
     chosen = DataSettings(split=name, fractions=FRACTIONS, **settings)  # type: ignore[arg-type]
-    return split_records(Records(dag, [None], [dag.num_graphs]), chosen)
+    return split_records(Records(GraphCorpus([dag]), [None], [dag.num_graphs]), chosen)
 
 
 def filled(keys: list[object]) -> list[list[int]]:

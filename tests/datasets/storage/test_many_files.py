@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
-from processes import wait_until_gone
 
+from graphfold.dag import GraphBuilder
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage import cache
 from graphfold.datasets.storage.packing import PackedCorpus, pack_files
 from graphfold.datasets.storage.reading import start_method
 from graphfold.errors import DataError, RecordError
@@ -25,15 +24,14 @@ NUM_FILES = 6
 
 
 class Noting(PostfixAdapter):
-    """Notes in the folder of its files which one is read, and by which process."""
+    """Notes in the folder of its files which one is read."""
 
     seconds = 0.0
 
     def records(self, path: Path) -> Iterator[Record]:
         with (path.parent / "log").open("a") as log:
-            log.write(f"{path.name} {os.getpid()}\n")
-        is_held = (path.parent / "hold").exists() and path.name > "f3.txt"
-        time.sleep(60 if is_held else self.seconds)
+            log.write(f"{path.name}\n")
+        time.sleep(self.seconds)
         yield from super().records(path)
 
 
@@ -64,24 +62,14 @@ def read(files: list[Path]) -> Counter[str]:
     log = files[0].parent / "log"
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
-    return Counter(line.split()[0] for line in lines)
+    return Counter(lines)
 
 
-def readers(files: list[Path]) -> set[int]:
-    """The processes that have read files since `read` was asked last."""
-    return {int(line.split()[1]) for line in (files[0].parent / "log").read_text().splitlines()}
-
-
-def test_each_file_is_packed_by_a_process_of_its_own(files: list[Path], tmp_path: Path) -> None:
+def test_small_files_are_shared_out_among_the_processes(files: list[Path]) -> None:
     apart = pack_all(files)
-    assert os.getpid() not in readers(files)
     assert read(files) == {file.name: 1 for file in files}
     assert [corpus.dag.num_graphs for corpus in apart] == [20 + k for k in range(NUM_FILES)]
     assert [corpus.dag.place(3) for corpus in apart] == [(str(file), 4) for file in files]
-    together = [corpus.stored.read_bytes() for corpus in apart]
-    for corpus in apart:
-        corpus.stored.unlink()
-    assert [corpus.stored.read_bytes() for corpus in pack_all(files, workers=0)] == together
 
 
 def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
@@ -99,43 +87,30 @@ def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
 def test_the_first_bad_record_is_raised_and_whole_files_stay(files: list[Path]) -> None:
     for number in (3, 5):
         write_expressions(files[number], ["1", "x"])
-    hold = files[0].parent / "hold"
-    hold.touch()  # whoever reads the next file is busy for a minute
     with pytest.raises(RecordError, match=r"f3\.txt:2: 'x' is no number"):
-        pack_all(files, SLOW)
-    for pid in readers(files):
-        wait_until_gone(pid)
+        pack_all(files)
     read(files)
-    hold.unlink()
     write_expressions(files[3], ["1"])
-    packed = pack_all(files, SLOW, on_error="skip")
-    assert not {"f0.txt", "f1.txt", "f2.txt"} & read(files).keys()
+    packed = pack_all(files, on_error="skip")
+    assert not {"f0.txt", "f1.txt"} & read(files).keys()
     assert [len(corpus.skipped) for corpus in packed] == [0, 0, 0, 0, 0, 1]
-    assert {path.name for path in (files[0].parent / "cache").iterdir()} == {
-        corpus.stored.name for corpus in packed
-    }
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path, workers: int) -> None:
+def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path) -> None:
     context = multiprocessing.get_context(start_method())
-    process = context.Process(target=pack_all, args=(files, SLOW, workers))
+    process = context.Process(target=pack_all, args=(files, SLOW, 0))
     process.start()
     while len(list(tmp_path.glob("cache/*.graphs"))) < 2:
         time.sleep(0.02)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    for pid in readers(files):
-        wait_until_gone(pid)
     whole = {path.stem[:2] for path in tmp_path.glob("cache/*.graphs")}
     assert 2 <= len(whole) < NUM_FILES
     read(files)
-    packed = pack_all(files, SLOW, workers)
+    pack_all(files, SLOW, 0)
     assert read(files) == {file.name: 1 for file in files if file.stem not in whole}
-    assert [corpus.dag.num_graphs for corpus in packed] == [20 + k for k in range(NUM_FILES)]
-    # What the killed one left is gone, too.
-    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".graphs"}
+    assert not [*tmp_path.glob("cache/.packing*")]  # what the killed one left is gone, too
 
 
 def test_processes_that_pack_the_same_files_share_the_work(files: list[Path]) -> None:
@@ -149,36 +124,11 @@ def test_processes_that_pack_the_same_files_share_the_work(files: list[Path]) ->
     assert read(files) == {file.name: 1 for file in files}
 
 
-def test_without_locks_each_packs_for_itself(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def flock(*_: object) -> None:
-        raise OSError("no locks available")
-
-    monkeypatch.setattr("fcntl.flock", flock)
-    packed = pack_all(files[:1])
-    assert [path.name for path in packed[0].stored.parent.iterdir()] == [packed[0].stored.name]
-
-
-def test_the_copies_of_a_data_set_are_all_kept(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (other,) = pack_all([write_expressions(files[0].parent / "other.txt", ["1"])])
-    os.utime(other.stored, (1_000, 1_000))
-    monkeypatch.setenv(cache.LIMIT, "1e-9")
-    packed = pack_all(files)
-    assert all(corpus.stored.exists() for corpus in packed)
-    assert not other.stored.exists()
-    read(files)
-    pack_all(files)
-    assert read(files) == {}
-
-
 def test_a_process_that_dies_is_reported(files: list[Path]) -> None:
     with pytest.raises(DataError, match=r"f0\.txt: a process that was reading it died"):
         pack_all(files, AdapterSpec(f"{__name__}.Dies"))
 
 
 class Dies(PostfixAdapter):
-    def records(self, path: Path) -> Iterator[Record]:
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
         os._exit(3)

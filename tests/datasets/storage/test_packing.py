@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage import fingerprint as fingerprint_module
 from graphfold.datasets.storage import packing
 from graphfold.datasets.storage.packing import pack, refuse_empty
-from graphfold.datasets.storage.reading import start_method
 from graphfold.errors import DataError, LeftOut, RecordError
 
 SPEC = AdapterSpec(NAME)
@@ -90,7 +88,7 @@ def test_a_file_that_changes_meanwhile_is_not_packed(
             pack(SPEC, file, tmp_path / "cache", num_workers=0)
     assert not [*(tmp_path / "cache").glob("*.graphs")]
     if file.exists():
-        assert pack(SPEC, file, tmp_path / "cache", num_workers=0).graphs.num_graphs >= 599
+        assert pack(SPEC, file, tmp_path / "cache", num_workers=0).dag.num_graphs >= 599
 
 
 def test_a_file_that_changes_before_it_is_packed_is_not_read_by_the_options_of_the_old_one(
@@ -129,36 +127,45 @@ def test_the_second_time_nothing_is_read(
     forbid_reading(monkeypatch)
     second = pack(SPEC, file, tmp_path / "cache", on_error="skip")
     assert difference(first.dag, second.dag) is None
-    assert second.fingerprint == first.fingerprint
+    assert second.stored == first.stored
     assert [str(error) for error in second.skipped] == [str(error) for error in first.skipped]
 
 
-def test_one_file_is_stored_and_none_beside_the_input(file: Path, tmp_path: Path) -> None:
+def copies(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_a_copy_is_stored_and_nothing_beside_the_input(file: Path, tmp_path: Path) -> None:
     packed = pack(SPEC, file, tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == [packed.stored]
+    assert copies(tmp_path / "cache") == [packed.stored]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "f.txt"]
     other = pack(AdapterSpec(NAME, {"base": 16}), file, tmp_path / "cache")
-    assert other.stored != packed.stored
-    pack(AdapterSpec(NAME, {"base": 16}), file, tmp_path / "cache")
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert copies(tmp_path / "cache") == sorted([packed.stored, other.stored])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_the_stored_bytes_do_not_depend_on_the_processes(file: Path, tmp_path: Path) -> None:
-    stored = [
-        pack(SPEC, file, tmp_path / str(workers), num_workers=workers).stored.read_bytes()
-        for workers in (0, 2)
-    ]
-    assert stored[0] == stored[1]
+    one, other = (pack(SPEC, file, tmp_path / str(n), num_workers=n).stored for n in (0, 2))
+    assert contents(one) == contents(other)
 
 
-def test_a_changed_file_is_read_again(file: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again_and_takes_the_place_of_the_old_copy(
+    file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cache" / "f-of-mine.graphs").mkdir(parents=True)  # the user's own
     before = pack(SPEC, file, tmp_path / "cache")
     times = file.stat()
     file.write_text(file.read_text().replace("1", "2"))
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # the content alone counts
     after = pack(SPEC, file, tmp_path / "cache")
     assert after.content != before.content
-    assert after.stored == before.stored
+    assert {path.name for path in copies(tmp_path / "cache")} == {
+        "f-of-mine.graphs",
+        after.stored.name,
+    }
     assert difference(before.dag, after.dag) is not None  # the old map still holds the old graphs
     validate(before.dag)
 
@@ -166,49 +173,36 @@ def test_a_changed_file_is_read_again(file: Path, tmp_path: Path) -> None:
 def test_other_code_or_libraries_read_again(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = pack(SPEC, file, tmp_path / "cache")
-    monkeypatch.setattr(fingerprint_module, "_code_hash", lambda module: "other")
-    second = pack(SPEC, file, tmp_path / "cache")
-    monkeypatch.setattr("postfix_adapter.PostfixAdapter.libraries", ("rdkit",))
-    third = pack(SPEC, file, tmp_path / "cache")
-    monkeypatch.setattr(fingerprint_module, "_version", lambda name: "0.0")
-    fourth = pack(SPEC, file, tmp_path / "cache")
-    prints = {packed.fingerprint for packed in (first, second, third, fourth)}
-    assert len(prints) == 4
+    names = [pack(SPEC, file, tmp_path / "cache").stored]
+    for place, value in (
+        (f"{fingerprint_module.__name__}._code_hash", lambda module: "other"),
+        ("postfix_adapter.PostfixAdapter.libraries", ("rdkit",)),
+        (f"{fingerprint_module.__name__}._version", lambda name: "0.0"),
+    ):
+        monkeypatch.setattr(place, value)
+        names.append(pack(SPEC, file, tmp_path / "cache").stored)
+    assert len({*names}) == 4
 
 
-def test_a_damaged_copy_is_made_anew(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["manifest.json", "0.npy", "7.npy"])
+@pytest.mark.parametrize("bad", [b"", b"no numbers at all", None])
+def test_a_damaged_copy_is_made_anew(
+    name: str, bad: bytes | None, file: Path, tmp_path: Path
+) -> None:
     packed = pack(SPEC, file, tmp_path / "cache")
-    good = packed.stored.read_bytes()
-    for bad in (good[: len(good) // 2], b"", b"no file of graphs at all", good[:-1]):
-        packed.stored.unlink()  # a new file: the old one is mapped
-        packed.stored.write_bytes(bad)
-        assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
-        assert packed.stored.read_bytes() == good
-
-
-def test_a_flipped_bit_is_seen(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = pack(SPEC, file, tmp_path / "cache")
-    good = packed.stored.read_bytes()
-    made = []
-    original = packing._store
-    monkeypatch.setattr(packing, "_store", lambda *a: made.append(1) or original(*a))
-    places = range(7, len(good), len(good) // 20)
-    for place in places:
-        bad = bytearray(good)
-        bad[place] ^= 1 << place % 8
-        packed.stored.unlink()
-        packed.stored.write_bytes(bad)
-        assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
-        assert packed.stored.read_bytes() == good
-    assert len(made) == len(places)
+    good = contents(packed.stored)
+    path = packed.stored / name
+    path.unlink()  # a new file: the old one is mapped
+    path.write_bytes(good[name][:-1] if bad is None else bad)
+    assert difference(pack(SPEC, file, tmp_path / "cache").dag, packed.dag) is None
+    assert contents(packed.stored) == good
 
 
 def test_a_bad_record_is_raised_and_nothing_stored(file: Path, tmp_path: Path) -> None:
     spoil(file)
     with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over\."):
         pack(SPEC, file, tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert copies(tmp_path / "cache") == []
 
 
 def test_skipped_records_are_kept_with_their_reasons(
@@ -260,20 +254,6 @@ def test_a_cache_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(DataError, match=r"taken: nothing can be stored there .*data\.cache_dir"):
         pack(SPEC, file, tmp_path / "taken")
-
-
-def test_two_processes_may_pack_the_same_file(file: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context(start_method())
-    arguments = (SPEC, file, tmp_path / "cache", "raise", 0)
-    both = [context.Process(target=pack, args=arguments) for _ in range(3)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-    assert [process.exitcode for process in both] == [0, 0, 0]
-    (stored,) = (tmp_path / "cache").iterdir()
-    assert difference(pack(*arguments).dag, pack(SPEC, file, tmp_path / "other").dag) is None
-    assert stored.suffix == ".graphs"
 
 
 def test_the_files_of_a_folder_count(tmp_path: Path) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pickle
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,18 +15,27 @@ from processes import wait_until_gone
 
 from graphfold.dag import GraphBuilder, collate
 from graphfold.dag.compare import difference
-from graphfold.datasets.adapter import ReadResult, Record, read_records
+from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
 from graphfold.datasets.storage import reading
-from graphfold.datasets.storage.reading import CHUNK_SIZE, available_cores, read_chunks
+from graphfold.datasets.storage.reading import CHUNK_SIZE, available_cores, cut_file, read_chunks
 from graphfold.errors import DataError, RecordError
 
 
-def identity(result: ReadResult) -> ReadResult:
-    return result
+def read(adapter: Adapter, file: Path, on_error: str, workers: int) -> Iterator[ReadResult]:
+    chunks = cut_file(adapter, file)
+    return (result for _, result in read_chunks(chunks, on_error, workers))
 
 
-def process_id(result: ReadResult) -> int:
-    return os.getpid()
+class NotesProcess(PostfixAdapter):
+    """Says in a skipped record which process has parsed it."""
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        raise RecordError(str(os.getpid()))
+
+
+def readers(file: Path, workers: int) -> set[int]:
+    results = read(NotesProcess(), file, "skip", workers)
+    return {int(error.fault) for result in results for error in result.skipped}
 
 
 class BreaksOff(PostfixAdapter):
@@ -59,7 +63,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_the_result_does_not_depend_on_the_processes(file: Path, workers: int) -> None:
     adapter = PostfixAdapter()
-    results = list(read_chunks(adapter, file, identity, "skip", workers))
+    results = list(read(adapter, file, "skip", workers))
     whole = read_records(adapter, file, adapter.records(file), "skip")
     assert len(results) == 5
     skipped = [error for result in results for error in result.skipped]
@@ -71,14 +75,10 @@ def test_the_result_does_not_depend_on_the_processes(file: Path, workers: int) -
     assert difference(joined, whole.dag) is None
 
 
-def test_several_processes_read(file: Path) -> None:
-    pids = set(read_chunks(PostfixAdapter(), file, process_id, "skip", 2))
-    assert os.getpid() not in pids
-
-
-def test_a_small_file_is_read_here(tmp_path: Path) -> None:
+def test_several_processes_read_what_is_not_small(file: Path, tmp_path: Path) -> None:
+    assert os.getpid() not in readers(file, 2)
     small = write_expressions(tmp_path / "s.txt", random_expressions(CHUNK_SIZE))
-    assert list(read_chunks(PostfixAdapter(), small, process_id, "skip", 2)) == [os.getpid()]
+    assert readers(small, 2) == {os.getpid()}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -87,7 +87,7 @@ def test_the_first_bad_record_is_raised(file: Path, workers: int) -> None:
     lines[1000] = "x"
     write_expressions(file, lines)
     with pytest.raises(RecordError, match=r"f\.txt:6: '\+' has fewer than two operands\.") as error:
-        list(read_chunks(PostfixAdapter(), file, identity, "raise", workers))
+        list(read(PostfixAdapter(), file, "raise", workers))
     assert error.value.line == 6
 
 
@@ -96,14 +96,14 @@ def test_a_bad_record_comes_before_the_place_where_the_file_breaks_off(
     file: Path, workers: int
 ) -> None:
     with pytest.raises(RecordError, match="fewer than two operands"):
-        list(read_chunks(BreaksOff(), file, identity, "raise", workers))
+        list(read(BreaksOff(), file, "raise", workers))
     with pytest.raises(DataError, match=r"is damaged\. Get it again"):
-        list(read_chunks(BreaksOff(), file, identity, "skip", workers))
+        list(read(BreaksOff(), file, "skip", workers))
 
 
 def test_a_worker_that_dies_is_reported(file: Path) -> None:
     with pytest.raises(DataError, match=r"f\.txt: a process that was reading it died; it may have"):
-        list(read_chunks(Dies(), file, identity, "skip", 2))
+        list(read(Dies(), file, "skip", 2))
 
 
 class HoldsLambda(PostfixAdapter):
@@ -126,35 +126,7 @@ class LambdaRecords(PostfixAdapter):
 def test_what_cannot_be_pickled_is_reported(adapter: type[PostfixAdapter], file: Path) -> None:
     match = rf"f\.txt: {adapter.__name__} or its records cannot be sent to other processes .*lambda"
     with pytest.raises(DataError, match=match):
-        list(read_chunks(adapter(), file, identity, "skip", 2))
-
-
-class WaitsForTheParent(PostfixAdapter):
-    """Has a bad first record; the second chunk is busy until the parent has reported it."""
-
-    def parse(self, record: Record, graph: GraphBuilder) -> None:
-        if record.line == 1:
-            raise RecordError("the first record is bad")
-        if record.line == CHUNK_SIZE + 1:
-            wait_for(self.folder / "reported") or (self.folder / "gave up").touch()
-        super().parse(record, graph)
-
-
-def test_an_error_waits_for_no_worker(file: Path, tmp_path: Path) -> None:
-    adapter = WaitsForTheParent()
-    adapter.folder = tmp_path
-    with pytest.raises(RecordError, match="the first record is bad"):
-        next(read_chunks(adapter, file, identity, "raise", 2))
-    (tmp_path / "reported").touch()
-    assert not (tmp_path / "gave up").exists()
-
-
-def wait_for(path: Path) -> bool:
-    for _ in range(300):
-        if path.exists():
-            return True
-        time.sleep(0.1)
-    return False
+        list(read(adapter(), file, "skip", 2))
 
 
 class CountsRecords(PostfixAdapter):
@@ -168,37 +140,9 @@ class CountsRecords(PostfixAdapter):
             yield record
 
 
-def works(parent: int, stop: Connection, results: Connection, is_called: bool) -> None:
-    reading._start_worker(parent, stop)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent's business
-        os.kill(os.getpid(), number)
-    results.send("the first half")
-    time.sleep(0.5)
-    results.send("the second half")
-    if is_called:
-        reading._call(pickle.dumps((results.send, ("of another call",))))
-    time.sleep(60)
-
-
-@pytest.mark.parametrize("is_called", [True, False])
-def test_a_worker_that_stops_has_sent_its_result(is_called: bool) -> None:
-    """Who waits for the rest of a result would wait for ever."""
-    context = multiprocessing.get_context(reading.start_method())
-    (stop, stopping), (results, sent) = context.Pipe(duplex=False), context.Pipe(duplex=False)
-    worker = context.Process(target=works, args=(os.getpid(), stop, sent, is_called))
-    worker.start()
-    assert results.recv() == "the first half"
-    stopping.send(True)
-    worker.join()
-    assert worker.exitcode == 1
-    assert results.poll()
-    assert results.recv() == "the second half"
-    assert not results.poll()
-
-
 def test_few_chunks_are_in_flight(tmp_path: Path) -> None:
     file = write_expressions(tmp_path / "f.txt", ["1 2 +"] * (20 * CHUNK_SIZE))
-    results = read_chunks(CountsRecords(), file, process_id, "skip", 1)
+    results = read(CountsRecords(), file, "skip", 1)
     next(results)
     assert len(CountsRecords.cut) <= 4 * CHUNK_SIZE
     assert len(list(results)) == 19
@@ -209,9 +153,9 @@ def test_workers_end_with_their_parent(file: Path) -> None:
 import os, signal, sys
 sys.path[:0] = {[str(Path(__file__).parents[k]) for k in (0, 2)]!r}
 from pathlib import Path
-from test_reading import PostfixAdapter, process_id, read_chunks
-pids = read_chunks(PostfixAdapter(), Path({str(file)!r}), process_id, "skip", 1)
-print(next(pids), flush=True)
+from test_reading import NotesProcess, read
+result = next(read(NotesProcess(), Path({str(file)!r}), "skip", 1))
+print(result.skipped[0].fault, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
