@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import graphfold
-from graphfold.cli import main as command
 from graphfold.recipe import Run
 
 PICTURES = Path(__file__).parents[1] / "docs" / "gallery"
@@ -42,15 +41,6 @@ def report_figures(run: Run) -> list[str]:
     return re.findall(r"<svg.*?</svg>", text, re.DOTALL)
 
 
-def explained(run: Run, smiles: str, folder: Path) -> str:
-    """A molecule with what its atoms contribute."""
-    table, output = folder / "molecule.csv", folder / "explained.csv"
-    table.write_text(f"smiles\n{smiles}\n", encoding="utf-8")
-    if command(["predict", str(run.folder), str(table), "--explain", "--output", str(output)]):
-        raise SystemExit("gallery: predict --explain failed")
-    return (folder / "explained_drawings" / "2.svg").read_text(encoding="utf-8")
-
-
 def pictures(folder: Path) -> dict[str, str]:
     """Name -> SVG element."""
     molecules = train("chembl_gcn", folder)
@@ -60,7 +50,7 @@ def pictures(folder: Path) -> dict[str, str]:
     sentiment = train("sst_tree_lstm", folder, **{"trainer.max_epochs": 5})
     tagger = train("ud_upos", folder, **{"trainer.max_epochs": 2})
     return {
-        "explained": explained(molecules, CELECOXIB, folder),
+        "explained": molecules.load().draw(CELECOXIB).svg,
         "curves": curves,
         "predictions": scatter,
         "confusion": confusion,

@@ -1,8 +1,9 @@
 """Draw the records of a file with the predictions of a trained model in colour.
 
-Constituency trees and list operations are drawn as trees, dependency trees as
-arcs over their words, pairs as two of them, molecules as such. Each record becomes an SVG file;
-index.html shows them all, and the reason why a record could not be read.
+Constituency trees and list operations are drawn as trees, dependency trees as arcs over their
+words, molecules with what each atom and bond contributes: blue raises the prediction, orange lowers
+it. Each record becomes an SVG file; index.html shows them all, and the reason why a record could
+not be read.
 """
 
 from __future__ import annotations
@@ -10,13 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import (
-    add_input,
-    add_run_arguments,
-    job_of,
-    local_path,
-    positive,
-)
+from graphfold.commands.options import add_input, add_run_arguments, job_of, local_path
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -32,13 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where to write (default: INPUT_drawings, in the current folder)",
     )
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N records")
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="the target whose contributions colour molecules (default: the first)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Draws every record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.drawing.draw import draw_files
+        from graphfold.inference.draw import draw_files
 
-    draw_files(job_of(args), args.output, args.limit)
+    draw_files(job_of(args), args.output, args.target)
     return 0

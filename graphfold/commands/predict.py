@@ -36,12 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--explain",
-        nargs="?",
-        const="integrated",
-        choices=["gradient", "integrated", "masking"],
-        metavar="METHOD",
-        help="add contributions by the method integrated (default), gradient or masking; with "
-        "--output also drawings of molecules, in a folder beside it",
+        action="store_true",
+        help="add what atoms and bonds, or words, contribute (integrated gradients)",
     )
     parser.add_argument(
         "--format",

@@ -12,7 +12,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record
 from graphfold.errors import ConfigError
 from graphfold.inference.apply import Job, apply_to_files
-from graphfold.inference.explanation.explain import Contributions, Drawings, Explainer
+from graphfold.inference.explain import Contributions, Explainer
 from graphfold.inference.output import csv_line, require_input, write_answers
 from graphfold.inference.parquet_output import write_parquet
 from graphfold.inference.places import Place, suffix_of
@@ -23,7 +23,7 @@ from graphfold.inference.predictor import Predictor, Unread
 def predict_files(
     job: Job,
     output: Place | None = None,
-    explain: str | None = None,
+    explain: bool = False,
     text_format: str | None = None,
 ) -> None:
     """Writes a prediction or a reason for each record of a job's inputs; see `predict_file`.
@@ -32,7 +32,7 @@ def predict_files(
         job: the model and the inputs.
         output: a file, or of several inputs a folder, which gets a file for each; text is an
             address; None for standard output.
-        explain: a name of `explain.METHODS`.
+        explain: whether to add what the parts of each graph contribute.
         text_format: "brackets", "conllu" or "parquet"; an output whose name ends in .parquet says
             the last itself.
     """
@@ -64,20 +64,19 @@ def predict_file(
     predictor: Predictor,
     path: Path,
     output: Path | None,
-    explain: str | None = None,
+    explain: bool = False,
     text_format: str | None = None,
     headers: list[str] | None = None,
 ) -> tuple[int, int]:
     """Writes a prediction or a reason for each record of a file.
 
-    With `explain` also what the parts of each graph contribute, and drawings of molecules in the
-    folder `drawings_folder(output)`. A table is written for a table, JSON lines for anything else.
+    A table is written for a table, JSON lines for anything else.
 
     Args:
         predictor: the model.
         path: the file.
-        output: where to write, whole or not at all; None for standard output, without drawings.
-        explain: a name of `explain.METHODS`.
+        output: where to write, whole or not at all; None for standard output.
+        explain: whether to add what the parts of each graph contribute.
         text_format: "brackets" or "conllu" gives trees back as they came, with predictions;
             "parquet" gives a table of fixed types, see `write_parquet`.
         headers: those of the tables that were written before to the same output, to which this one
@@ -93,7 +92,7 @@ def predict_file(
     require_input(path)
     lines = _csv_lines if predictor.adapter.reads_tables else _json_lines
     if text_format is not None:
-        if explain is not None:
+        if explain:
             raise ConfigError(
                 f"--format {text_format} has no place for contributions. Leave --explain out."
             )
@@ -103,14 +102,13 @@ def predict_file(
             return write_parquet(predictor, path, output)
         check_format(text_format, predictor.adapter, predictor.trained.head)
         lines = _texts
-    explainer = None if explain is None else Explainer(predictor, explain)
-    drawings = None if explainer is None or output is None else Drawings(output, explainer)
+    explainer = Explainer(predictor) if explain else None
     return write_answers(
         predictor,
         path,
         output,
         lambda skip: _with_one_header(
-            lines(Answers(predictor, path, explainer, drawings, skip)), path, headers
+            lines(Answers(predictor, path, explainer, skip)), path, headers
         ),
         "predicting",
         {"explain": explain, "format": text_format},
@@ -141,14 +139,12 @@ class Answers(NamedTuple):
         predictor: the model.
         path: the file.
         explainer: says what parts contribute; None for predictions alone.
-        drawings: where molecules are drawn, if they are.
         skip: so many records at the beginning are answered already.
     """
 
     predictor: Predictor
     path: Path
     explainer: Explainer | None
-    drawings: Drawings | None
     skip: int = 0
 
     def all(self) -> Iterator[tuple[Record, Prediction, Contributions | None]]:
@@ -158,15 +154,11 @@ class Answers(NamedTuple):
                 yield record, Prediction(*found), None
                 continue
             prediction, contributions = found
-            if prediction.reason:
-                contributions = None
-            elif self.drawings is not None and contributions is not None:
-                self.drawings.draw(prediction.line, contributions)
-            yield record, prediction, contributions
+            yield record, prediction, None if prediction.reason else contributions
 
     def _answer(self, dag: TypedDAG) -> Iterable[tuple[Prediction, Contributions | None]]:
         if self.explainer is not None:
-            return self.explainer.predict_graphs(dag)
+            return zip(self.predictor.predict_graphs(dag), self.explainer.explain(dag), strict=True)
         return ((prediction, None) for prediction in self.predictor.predict_graphs(dag))
 
 
@@ -175,8 +167,7 @@ def _json_lines(answers: Answers) -> Iterator[tuple[str, bool | None]]:
         told = prediction.to_dict()
         if contributions is not None:
             reason = told.pop("reason")
-            told["base"] = contributions.base_to_dict()
-            told |= {"contributions": contributions.to_dict(), "reason": reason}
+            told |= {**contributions.to_dict(), "reason": reason}
         text = json.dumps(told, ensure_ascii=False, allow_nan=False)
         yield text + "\n", bool(prediction.reason)
 

@@ -20,7 +20,7 @@ from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
-from graphfold.inference.drawing.drawing import Drawing, draw_graph
+from graphfold.inference.drawing import Drawing, draw_graphs
 from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list
 from graphfold.inference.prediction import Prediction, describe, free_names
 from graphfold.layers import Model
@@ -208,10 +208,10 @@ class Predictor:
             RecordError: if it cannot be read, predicted or drawn.
         """
         result = read_records(self.adapter, Path(), [self._record_of(item)])
-        (prediction,) = self.predict_graphs(result.dag)
-        if prediction.reason:
+        ((prediction, drawing),) = draw_graphs(self, result.dag)
+        if drawing is None:
             raise RecordError(prediction.reason)
-        return draw_graph(result.dag, prediction, self.trained.head)
+        return drawing
 
     def walk(
         self,

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from html import escape
 
 import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
-from graphfold.dag import TypedDAG, select
+from graphfold.dag import TypedDAG
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import has_molecules
-from graphfold.errors import ConfigError, RecordError
-from graphfold.inference.drawing.drawing import draw_graph
-from graphfold.inference.drawing.marks import shown
-from graphfold.inference.explanation.explain import Explainer, draw
-from graphfold.inference.prediction import Prediction
+from graphfold.errors import ConfigError
+from graphfold.inference.drawing import draw_graphs, shown
 from graphfold.inference.predictor import Predictor
-from graphfold.layers import Head, Model
+from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import cells_as_they_are
 from graphfold.training.run.trained import TrainedModel
@@ -40,29 +36,42 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     if not len(numbers):
         return ""
     raw = data.select(data.split.test[numbers])
-    predictor = Predictor(trained, data=data)
+    predictor, head = Predictor(trained, data=data), trained.head
+    measured = head.measured_values(head.target_rows(raw))
+    figures, coloured = [], set()
     with cells_as_they_are(trained.model):
-        predictions = predictor.predict_graphs(raw)
         targets = _worst_targets(predictor, raw)
-    explained, note = _explain(predictor, raw, targets)
-    figures = []
-    for graph, loss in enumerate(losses.tolist()):
-        dag = select(raw, [graph])
         try:
-            drawing, caption = _draw(dag, predictions[graph], trained.head)
+            drawn = list(draw_graphs(predictor, raw, targets, has_targets=True))
         except ConfigError as error:  # a system without what RDKit draws with
             return f'<p class="note">{escape(error.message)}</p>'
-        if explained:
-            drawing = explained[graph]
-            caption += f" · coloured by {targets[graph]}" if len(trained.head.targets) > 1 else ""
-        caption = escape(f"{caption} · loss {loss:.3g}")
-        figures.append(f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>")
-    kind, size = "worst", ""
-    if not has_molecules(raw):
-        kind, size = "worst wide", f" of at most {_MOST_WORDS} words"
-        note = " A wrong class has a frame, and the right one stands beside it."
-    note = f"The test records{size} with the largest loss.{note}"
-    return f'<p class="note">{note}</p><div class="{kind}">{"".join(figures)}</div>'
+    for graph, (prediction, drawing) in enumerate(drawn):
+        if drawing is None:
+            continue
+        file, line = raw.place(graph)
+        caption = [f"{file.rpartition('/')[2]}:{line}"]
+        if head.level == "graph":
+            for target, found in prediction.targets.items():
+                value = shown(measured[graph].get(target, "nothing"))
+                caption.append(f"{target}: {shown(found.value)}, measured {value}")
+        if drawing.target is not None:
+            coloured.add(drawing.target)
+            caption += [f"coloured by {drawing.target}"] if len(head.targets) > 1 else []
+        caption.append(f"loss {losses[graph]:.3g}")
+        text = escape(" · ".join(caption))
+        figures.append(f"<figure>{drawing.svg}<figcaption>{text}</figcaption></figure>")
+    kind, note = "worst", "The test records with the largest loss."
+    if coloured:
+        names = " or ".join(name for name in head.targets if name in coloured)
+        note += f" Blue atoms and bonds raise {names}, orange ones lower it (integrated gradients)."
+        if len(head.targets) > 1:
+            note += " It is the target with the largest part in the loss."
+    elif not has_molecules(raw):
+        kind = "worst wide"
+        note = f"The test records of at most {_MOST_WORDS} words with the largest loss. A wrong "
+        note += "class has a frame, and the right one stands behind ≠."
+    note = f'<p class="note">{escape(note)}</p>'
+    return f'{note}<div class="{kind}">{"".join(figures)}</div>'
 
 
 def _worst_targets(predictor: Predictor, raw: TypedDAG) -> list[str]:
@@ -89,30 +98,6 @@ def _target_losses(model: Model, batch: Batch) -> Tensor:
     return torch.stack(losses, 1)
 
 
-def _explain(predictor: Predictor, raw: TypedDAG, targets: Sequence[str]) -> tuple[list[str], str]:
-    """Molecules coloured by contributions, and a note of what they are; nothing of other graphs.
-
-    Args:
-        predictor: the model.
-        raw: the graphs.
-        targets: [num_graphs] the target of each graph that is explained.
-    """
-    if not has_molecules(raw):
-        return [], ""
-    try:
-        explainer = Explainer(predictor, "integrated", [*dict.fromkeys(targets)])
-        found = explainer.explain_graphs(raw)
-        drawings = [draw(explainer, *pair) for pair in zip(found, targets, strict=True)]
-    except (ConfigError, RecordError) as error:
-        return [], escape(f" No contributions are shown: {error.message}")
-    names = predictor.trained.head.targets
-    raised = " or ".join(name for name in names if name in targets)
-    if len(names) > 1:
-        raised += " (the target with the largest part in the loss, which the caption names)"
-    note = f" Blue atoms and bonds raise {raised}, orange ones lower it (integrated gradients)."
-    return drawings, escape(note)
-
-
 def _largest_losses(data: DataModule, rows: EvalRows) -> tuple[Tensor, Tensor]:
     """Positions in the test part, and losses, of the worst records that can be drawn."""
     total = torch.zeros(rows.num_graphs).index_add_(0, rows.graph, rows.loss.float())
@@ -129,17 +114,3 @@ def _num_words(data: DataModule) -> Tensor:
         if (f"type:{node_type.name}", "form") in facts.dictionaries:
             count += data.num_rows(f"type:{node_type.name}")
     return count
-
-
-def _draw(dag: TypedDAG, prediction: Prediction, head: Head) -> tuple[str, str]:
-    """One graph and the words under it."""
-    measured = head.measured_values(head.target_rows(dag))
-    file, line = dag.place(0)
-    caption = f"{file.rpartition('/')[2]}:{line}"
-    if head.level == "graph":
-        for target, told in prediction.targets.items():
-            caption += f" · {target}: {shown(told.value)}"
-            caption += f", measured {shown(measured[0].get(target, 'nothing'))}"
-    target = head.targets[0]
-    wanted = [shown(row[target]) if target in row else None for row in measured]
-    return draw_graph(dag, prediction, head, wanted).svg, caption

@@ -212,17 +212,6 @@ def test_a_folder_at_an_address_goes_on_where_it_was(
     assert "is an input, and would be replaced by its output" in capsys.readouterr().err
 
 
-def test_drawings_are_put_beside_their_output(
-    molecules: Path, bucket: Path, store: MemoryFileSystem, tmp_path: Path
-) -> None:
-    words = ("predict", molecules, bucket / "a.csv", "--explain", "gradient", "--output")
-    assert run(*words, tmp_path / "a.csv") == 0
-    assert run(*words, "memory://out/a.csv") == 0
-    names = {f"/out/a_drawings/{path.name}" for path in (tmp_path / "a_drawings").iterdir()}
-    assert names
-    assert {*contents(store)} == names | {"/out/a.csv"}
-
-
 def test_what_is_broken_off_leaves_no_part_at_the_address(
     molecules: Path,
     bucket: Path,

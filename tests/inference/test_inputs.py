@@ -204,12 +204,10 @@ def test_draw_and_fingerprint_read_standard_input(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    limit = ("--limit", "9")
     type_in(monkeypatch, sentences.read_bytes())
-    assert run("draw", trees, "-", *limit) == 0
-    assert run("draw", trees, sentences, "--output", "there", *limit) == 0
+    assert run("draw", trees, "-") == 0
+    assert run("draw", trees, sentences, "--output", "there") == 0
     pages = [Path(name, "index.html").read_text() for name in ("stdin_drawings", "there")]
-    assert "standard input" in pages[0]
     assert pages[0].split("<figure")[1:] == pages[1].split("<figure")[1:]
     type_in(monkeypatch, table.read_bytes())
     assert run("fingerprint", molecules, "-", "--output", "a.csv") == 0

@@ -72,7 +72,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 COMMANDS = {
     "table": ("predict", "molecules", "new", "out.csv", ()),
-    "explained": ("predict", "molecules", "new", "out.csv", ("--explain", "gradient")),
+    "explained": ("predict", "molecules", "new", "out.csv", ("--explain",)),
     "lines": ("predict", "trees", "sentences", "out.jsonl", ()),
     "brackets": ("predict", "trees", "sentences", "out.txt", ("--format", "brackets")),
     "csv": ("fingerprint", "molecules", "new", "out.csv", ()),
@@ -119,7 +119,7 @@ def test_another_command_or_input_begins_anew(
         if change == "other input":
             table.write_text(table.read_text() + "CCO,1,1\n")
         else:
-            more = ("--explain", "gradient")
+            more = ("--explain",)
         assert run(*words, *more) == 0
         assert "belongs to another input, model or command" in capsys.readouterr().err
         assert len(output.read_text().splitlines()) == len(table.read_text().splitlines())

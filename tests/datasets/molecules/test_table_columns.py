@@ -209,7 +209,7 @@ def test_a_model_learns_the_lengths_of_bonds(tmp_path: Path, model: str) -> None
     model = graphfold.load(folder)
     (told,) = model.predict(["NCC"])
     notes = [f"{node['prediction']:.4g}" for node in told["nodes"]]
-    wanted = draw_molecule("NCC", {(0, 1): notes[0], (1, 2): notes[1]})
+    wanted = draw_molecule("NCC", 3, {(0, 1): notes[0], (1, 2): notes[1]})
     assert model.draw("NCC").svg == wanted != draw_molecule("NCC")
     assert (alone["q_pred"], alone["reason"]) == ("", "the molecule has no bonds to predict")
 

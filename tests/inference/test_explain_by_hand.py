@@ -1,7 +1,7 @@
 """Contributions as they are written, against a formula: a bag of nodes with a small head.
 
-Its prediction is f(Σ x_v), x_v being the vector of an atom or a word, so every method is a line of
-autograd.
+Its prediction is f(Σ x_v), x_v being the vector of an atom or a word, so its gradients are a line
+of autograd.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from training.tiny_runs import MOLECULES, bracket_tree, run, train
 import graphfold
 from graphfold.datasets.adapter import read_records
 from graphfold.training.run.checkpoint import Checkpoint
-
-METHODS = ("gradient", "integrated", "masking")
 
 
 @dataclass
@@ -81,22 +79,15 @@ class Bag:
             return raw
         return raw * self.weights["head.std"] + self.weights["head.mean"]
 
-    def contributions(self, method: str, x: Tensor, chosen: int) -> Tensor:
-        """[num_atoms, num_targets]"""
+    def contributions(self, x: Tensor, chosen: int, steps: int = 500) -> Tensor:
+        """[num_atoms, num_targets] the mean gradient along the path from zeros, times x."""
 
         def f(own: Tensor) -> Tensor:
             return self.numbers(own, chosen)
 
-        def gradient(own: Tensor) -> Tensor:
-            return (torch.autograd.functional.jacobian(f, own) * x).sum(2).T
-
-        if method == "gradient":
-            return gradient(x)
-        if method == "masking":
-            alone = torch.eye(len(x)).unsqueeze(2)
-            return torch.stack([f(x) - f(x * (1 - is_own)) for is_own in alone])
-        steps = 500
-        return torch.stack([gradient(x * (i + 0.5) / steps) for i in range(steps)]).mean(0)
+        path = [x * (i + 0.5) / steps for i in range(steps)]
+        gradients = [torch.autograd.functional.jacobian(f, own) for own in path]
+        return (torch.stack(gradients).mean(0) * x).sum(2).T
 
 
 @pytest.fixture(scope="module")
@@ -138,44 +129,40 @@ def bag(home: Path) -> Make:
     return make
 
 
-def explained(made: Bag, method: str) -> list[dict[str, str]]:
-    out = made.folder / f"{method}.csv"
+def explained(made: Bag) -> list[dict[str, str]]:
+    out = made.folder / "explained.csv"
     table = made.folder.parent / "new.csv"
     table.write_text("smiles\nCCCO\nCC(=O)NCc1ccccc1\nC\nClCCN\nO=C=O\n")
-    assert run("predict", made.folder, table, "--output", out, "--explain", method) == 0
+    assert run("predict", made.folder, table, "--output", out, "--explain") == 0
     with out.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("name", ["numbers", "active", "colour"])
-@pytest.mark.parametrize("method", METHODS)
-def test_contributions_in_the_table_are_those_of_the_formula(
-    name: str, method: str, bag: Make
-) -> None:
+def test_contributions_in_the_table_are_those_of_the_formula(name: str, bag: Make) -> None:
     made, largest = bag(name), 0.0
-    for row in explained(made, method):
+    for row in explained(made):
         x = made.vectors(row["smiles"])
         chosen = made.classes.index(row[f"{name}_pred"]) if made.classes else 0
         base = made.numbers(torch.zeros_like(x), chosen)
-        want = made.contributions(method, x, chosen)
+        want = made.contributions(x, chosen)
         for number, target in enumerate(made.targets):
             found = torch.tensor(json.loads(row[f"{target}_atom_contributions"])).double()
             own = want[:, number]
             # Along the path there are few steps, whose error is divided among the atoms.
-            slack = 0.02 * float(own.abs().sum()) if method == "integrated" else 0.0
+            slack = 0.02 * float(own.abs().sum())
             torch.testing.assert_close(found, own, rtol=1e-4, atol=1e-5 + slack)
             assert float(row[f"{target}_base"]) == pytest.approx(float(base[number]), abs=1e-5)
             largest = max(largest, float(own.abs().max()))
-            if method == "integrated":
-                total = float(base[number] + found.sum())
-                assert total == pytest.approx(float(made.numbers(x, chosen)[number]), abs=1e-4)
+            total = float(base[number] + found.sum())
+            assert total == pytest.approx(float(made.numbers(x, chosen)[number]), abs=1e-4)
     assert largest > 0.05
 
 
 @pytest.mark.parametrize("name", ["numbers", "active", "colour"])
 def test_the_formula_is_what_predicts(name: str, bag: Make) -> None:
     made = bag(name)
-    for row in explained(made, "gradient"):
+    for row in explained(made):
         x = made.vectors(row["smiles"])
         raw = made.raw(x)
         if not made.classes:
@@ -189,26 +176,29 @@ def test_the_formula_is_what_predicts(name: str, bag: Make) -> None:
 
 
 def test_drawings_and_report_have_the_numbers_of_the_table(
-    bag: Make, monkeypatch: pytest.MonkeyPatch
+    bag: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What is drawn of a molecule is what stands in the table, whoever draws it."""
-    made, drawn = bag("numbers"), dict[str, list[list[float]]]()
+    made, drawn = bag("numbers"), dict[str, list[float]]()
 
-    def note(smiles: str, atoms: list[float], bonds: object = (), hydrogens: bool = False) -> str:
-        drawn.setdefault(smiles, []).append(atoms)
+    def note(smiles: str, num_atoms: int, notes: object, by_atoms: dict[object, float]) -> str:
+        assert len(by_atoms) == num_atoms
+        drawn[smiles] = [*by_atoms.values()]
         return "<svg/>"
 
-    place = "graphfold.datasets.molecules.drawing.draw_contributions"
-    monkeypatch.setattr(place, note)
-    for row in explained(made, "integrated"):
-        cells = [json.loads(row[f"{target}_atom_contributions"]) for target in made.targets]
-        assert drawn[row["smiles"]] == cells
+    monkeypatch.setattr("graphfold.datasets.molecules.drawing.draw_molecule", note)
+    rows = explained(made)
+    for target in made.targets:
+        words = ("draw", made.folder, made.folder.parent / "new.csv", "--output", tmp_path / "d")
+        assert run(*words, "--target", target) == 0
+        for row in rows:
+            assert drawn[row["smiles"]] == json.loads(row[f"{target}_atom_contributions"])
     drawn.clear()
     assert run("train", f"resume={made.folder}", draws=True) == 0  # it writes the report again
     assert len(drawn) >= 5
-    for smiles, (atoms, *_) in drawn.items():
+    for smiles, atoms in drawn.items():
         # A molecule is coloured by the target that it is worst for.
-        wants = made.contributions("integrated", made.vectors(smiles), 0).unbind(1)
+        wants = made.contributions(made.vectors(smiles), 0).unbind(1)
         got = torch.tensor(atoms).double()
         assert any(
             torch.allclose(got, want, rtol=1e-4, atol=0.02 * float(want.abs().sum()) + 1e-5)
@@ -216,18 +206,17 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
         )
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_contributions_of_words_are_those_of_the_formula(method: str, trees: Bag) -> None:
-    out, largest = trees.folder / f"{method}.jsonl", 0.0
+def test_contributions_of_words_are_those_of_the_formula(trees: Bag) -> None:
+    out, largest = trees.folder / "explained.jsonl", 0.0
     path = trees.folder.parent / "trees.txt"
-    assert run("predict", trees.folder, path, "--output", out, "--explain", method) == 0
+    assert run("predict", trees.folder, path, "--output", out, "--explain") == 0
     texts = path.read_text().splitlines()[:8]
     for text, line in zip(texts, out.read_text().splitlines(), strict=False):
         told, x = json.loads(line), trees.vectors(text)
         chosen = trees.classes.index(str(told["prediction"]))
-        want = trees.contributions(method, x, chosen).flatten()
+        want = trees.contributions(x, chosen).flatten()
         found = torch.tensor([unit["contribution"] for unit in told["contributions"]]).double()
-        slack = 0.02 * float(want.abs().sum()) if method == "integrated" else 0.0
+        slack = 0.02 * float(want.abs().sum())
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5 + slack)
         base = float(trees.numbers(torch.zeros_like(x), chosen))
         assert told["base"] == pytest.approx(base, abs=1e-5)

@@ -36,22 +36,13 @@ def test_a_page_shows_every_record_in_order(
     assert sorted(p.name for p in folder.iterdir()) == ["00001.svg", "00003.svg", "index.html"]
     page = (folder / "index.html").read_text()
     assert re.findall(r'<figure.*?id="(\d+)"', page) == ["00001", "00002", "00003"]
-    assert "line 2</b> <i>bracket opened at column 4 is never closed" in page
+    assert "line 2 <i>bracket opened at column 4 is never closed" in page
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
     for name in ("00001", "00003"):
         drawing = (folder / f"{name}.svg").read_text()
         ElementTree.fromstring(drawing)
         assert drawing.strip() in page
-
-
-def test_the_limit_and_the_folder_are_those_asked_for(trees: Path, tmp_path: Path) -> None:
-    path = tmp_path / "many.txt"
-    path.write_text("(_ (_ the) (_ film))\n" * 5)
-    folder = tmp_path / "pictures"
-    for limit in (3, 2):  # files that are there are replaced
-        assert run("draw", trees, path, "--output", folder, "--limit", limit) == 0
-    assert (folder / "index.html").read_text().count("<figure") == 2
 
 
 def test_what_cannot_be_drawn_is_wrong_use(
@@ -66,6 +57,9 @@ def test_what_cannot_be_drawn_is_wrong_use(
     assert run("draw", trees, path, "--output", tmp_path / "no" / "out") == 2
     assert "does not exist" in capsys.readouterr().err
     assert run("draw", trees, tmp_path / "none.txt") == 2
+    path.write_text("(_ (_ the))\n")
+    assert run("draw", trees, path, "--output", tmp_path / "out", "--target", "labl") == 2
+    assert "no target 'labl'. Did you mean 'label'? There are: label." in capsys.readouterr().err
     assert not Path("none_drawings").exists()
 
 
@@ -73,6 +67,6 @@ def test_a_notebook_shows_what_a_model_draws(trees: Path) -> None:
     model = graphfold.load(trees)
     drawing = model.draw("(_ (_ the) (_ film))")
     assert drawing._repr_svg_() == drawing.svg
-    assert drawing.told.startswith("label: ")
+    assert drawing.prediction.startswith("label: ")
     with pytest.raises(RecordError, match="never closed"):
         model.draw("(_ (_ the")

@@ -1,0 +1,99 @@
+"""`graphfold draw`: a picture of every record of a file, and a page with all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from graphfold.dag import TypedDAG
+from graphfold.errors import ConfigError, did_you_mean
+from graphfold.files import check_output, whole_file, write_text
+from graphfold.inference.apply import Job, apply, read_input
+from graphfold.inference.drawing import Drawing, draw_graphs
+from graphfold.inference.inputs import Input, find_input
+from graphfold.inference.prediction import Prediction
+from graphfold.inference.predictor import Predictor, Unread
+from graphfold.pages import page_template
+from graphfold.progress import shown
+
+INDEX = "index.html"
+
+
+def draw_files(job: Job, folder: Path | None, target: str | None = None) -> None:
+    """Draws the records of a job's input, and prints where the page is; see `draw_file`.
+
+    Args:
+        job: the model, and the one file.
+        folder: where to write; None for a folder that is called after the file.
+        target: whose contributions colour molecules; None for the first.
+    """
+    given = find_input(Path(job.inputs[0]))
+    drawn = folder or Path(f"{given.name.name.partition('.')[0]}_drawings")
+    if drawn.exists() and not drawn.is_dir():
+        raise ConfigError(f"{drawn}: is a file. Name a folder with --output.")
+    check_output(drawn / INDEX if drawn.exists() else drawn)
+
+    def draw(predictor: Predictor, given: Input) -> tuple[int, int]:
+        title = given.name.name
+        return read_input(
+            job, predictor, given, lambda path: draw_file(predictor, path, drawn, title, target)
+        )
+
+    apply(job, lambda predictor, _: nullcontext(partial(map, partial(draw, predictor))), "drawn")
+    print(drawn / INDEX)
+
+
+def draw_file(
+    predictor: Predictor, path: Path, folder: Path, title: str, target: str | None = None
+) -> tuple[int, int]:
+    """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
+
+    The page is written as a stream, so memory is constant.
+
+    Args:
+        predictor: the model.
+        path: the file.
+        folder: where to write; it is made if need be, files of the same names are replaced.
+        title: of the page.
+        target: the target whose contributions colour molecules; None for the first.
+
+    Returns:
+        How many records were drawn, and how many could not be read or predicted.
+
+    Raises:
+        DataError: if the file cannot be used as a whole.
+        ConfigError: if there is no such target.
+    """
+    targets = predictor.trained.head.targets
+    target = target or targets[0]
+    if target not in targets:
+        hint = did_you_mean(target, targets)
+        raise ConfigError(f"no target '{target}'.{hint} There are: {', '.join(targets)}.")
+    folder.mkdir(exist_ok=True)
+    counts: Counter[bool] = Counter()
+
+    def records() -> Iterator[dict[str, Any]]:
+        def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
+            return draw_graphs(predictor, dag, [target] * dag.num_graphs)
+
+        for number, (_, answer) in enumerate(predictor.walk(path, draw), start=1):
+            prediction, drawing = (
+                (Prediction(*answer), None) if isinstance(answer, Unread) else answer
+            )
+            counts[drawing is not None] += 1
+            name = f"{number:05d}"
+            if drawing is not None:
+                write_text(folder / f"{name}.svg", drawing.svg + "\n")
+            yield {"name": name, "record": prediction, "drawing": drawing}
+
+    with whole_file(folder / INDEX) as file:
+        records_shown = shown(records(), f"drawing {title}")
+        page = page_template("drawings.html").stream(
+            title=title, targets=", ".join(targets), records=records_shown
+        )
+        page.dump(file, encoding="utf-8")
+    return counts[True], counts[False]

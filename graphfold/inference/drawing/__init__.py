@@ -1,1 +1,0 @@
-"""Pictures of graphs with predictions in colour, as SVG."""

@@ -1,1 +1,0 @@
-"""Explanation: contributions of the parts of a graph to its prediction."""
