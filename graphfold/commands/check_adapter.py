@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the data card; writes it with --json."""
     with loading():
-        from graphfold.datasets.inspection.check import check_data
-        from graphfold.datasets.inspection.data_card import format_card
+        from graphfold.datasets.inspection.data_card import check_data, format_card
         from graphfold.files import check_output, write_json
         from graphfold.training.config.overrides import parse_settings
 

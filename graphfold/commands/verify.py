@@ -1,4 +1,4 @@
-"""Compare the fast engine with one node at a time in float64: outputs and gradients."""
+"""Compare the fast engine with one example at a time in float64: outputs and gradients."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ USAGE = "graphfold verify [RUN] [experiment=NAME] [options] [overrides]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold verify`."""
-    parser.add_argument("--policy", metavar="P", help="scheduling policy (default: all)")
-    parser.add_argument("--kernel", metavar="K", help="segment kernel (default: the usual one)")
-    parser.add_argument("--examples", type=positive, metavar="N", help="how many graphs to compare")
+    parser.add_argument(
+        "--examples", type=positive, metavar="N", default=16, help="graphs to compare (default: 16)"
+    )
     add_config_dir(parser)
     add_trust(parser)
     parser.add_argument(
@@ -27,20 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 on a difference."""
     with loading():
-        from graphfold.inference.verify import run_verify
+        from graphfold.inference.compare_engines import run_verify
 
     runs = [word for word in args.overrides if "=" not in word]
     if len(runs) > 1:
         args.parser.error(f"'{runs[1]}' is one RUN too many")
-    return int(
-        run_verify(
-            run=Path(runs[0]) if runs else None,
-            overrides=[word for word in args.overrides if "=" in word],
-            policy=args.policy,
-            kernel=args.kernel,
-            examples=args.examples,
-            json_path=args.json,
-            config_dir=args.config_dir,
-            trusted=args.trust,
-        )
-    )
+    overrides = [word for word in args.overrides if "=" in word]
+    path = Path(runs[0]) if runs else None
+    return run_verify(path, overrides, args.examples, args.json, args.config_dir, args.trust)

@@ -23,7 +23,7 @@ from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.eager import EagerReader
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.inference.verify import distance
+from graphfold.inference.compare_engines import distance
 from graphfold.layers import (
     ChildSumTreeLSTMCell,
     GCNCell,

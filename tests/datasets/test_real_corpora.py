@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphfold.datasets.inspection.check import check_data
+from graphfold.datasets.inspection.data_card import check_data
 
 #: Usable records by part, rejected records, nodes (None where the source does not say).
 #: From the descriptions of the corpora: trees, sentences, pairs or rows, less what RDKit rejects.

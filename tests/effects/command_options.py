@@ -21,9 +21,9 @@ from effects.lab import Lab
 from effects.table import Rows
 from training.tiny_runs import read_json
 
-from graphfold.batching import Batch, States
+from graphfold.batching import POLICIES, Batch, States
 from graphfold.commands.options import RERUN, WITHOUT_HYDRA
-from graphfold.inference import apply, verify
+from graphfold.inference import apply
 from graphfold.layers import GraphModel
 
 ROWS = row = Rows()
@@ -173,7 +173,6 @@ def _(lab, option):
         ],
         "verify": [
             *("experiment=mine", "--examples", "2", f"data.cache_dir={lab.folder}/cache"),
-            *("--policy", "depth"),
         ],
         "check-adapter": ["mine", "--data", lab.folder / "trees.txt"],
         "list": [],
@@ -655,38 +654,12 @@ def verified(lab: Lab, path: Path, *more: str) -> Any:
     return json.loads(path.read_text())
 
 
-@row.changes(["verify --policy", "verify --json"], "that policy alone; by default all of them")
+@row.changes(["verify --examples", "verify --json"], "how many graphs are compared, and where")
 def _(lab, tmp_path):
-    every = json.dumps(verified(lab, tmp_path / "v.json", "--examples", "2"))
-    one = json.dumps(verified(lab, tmp_path / "v.json", "--examples", "2", "--policy", "agenda"))
-    assert "critical_path" in every
-    assert "critical_path" not in one
-    assert "agenda" in one
-    assert "absent" in refused(lab, "verify", lab.run("trees").folder, "--policy", "absent")
-
-
-@row.changes("verify --examples", "how many graphs are compared")
-def _(lab):
-    place = "graphfold.inference.verify.select"
     for count in (1, 3):
-        with mock.patch(place, wraps=verify.select) as chosen:
-            ok(
-                lab,
-                "verify",
-                lab.run("trees").folder,
-                "--policy",
-                "depth",
-                "--examples",
-                str(count),
-            )
-        assert len(chosen.call_args.args[1]) == count
-
-
-@row.refused("verify --kernel", "a kernel that is not there, or not installed")
-def _(lab):
-    words = ("verify", lab.run("trees").folder, "--examples", "1", "--policy", "depth")
-    ok(lab, *words, "--kernel", "native")
-    assert "no kernel 'absent'" in refused(lab, *words, "--kernel", "absent")
+        found = verified(lab, tmp_path / "v.json", "--examples", str(count))
+        assert found["examples"] == count
+        assert {row["policy"] for row in found["comparisons"]} == {*POLICIES}
 
 
 @row.changes("list --markdown", "the page docs/options.md")

@@ -116,7 +116,7 @@ def test_an_ensemble_predicts_the_mean_and_scores_as_it_was_scored(
     report = (ensemble / "report.html").read_text()
     assert "3 members" in report
     assert "90% intervals, calibrated on 15 validation records" in report
-    assert run("verify", ensemble, "--policy", "depth", "--examples", "3") == 0
+    assert run("verify", ensemble, "--examples", "3") == 0
 
 
 PARTS = ("pred", "std", "lower", "upper")

@@ -1,205 +1,278 @@
-"""Data cards: counts of what is in some graphs, and the same as text."""
+"""`graphfold check-adapter`: reads data, tests the adapter, and counts what is in the data."""
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, TypedDAG
-from graphfold.datasets.corpora.corpus import known_hashes
-from graphfold.datasets.features.vocabulary import count_words
-from graphfold.datasets.storage.fingerprint import file_hash
-from graphfold.errors import shortened
+from graphfold.dag import Column, TypedDAG, collate, from_networkx, select, split, to_networkx
+from graphfold.dag.compare import difference
+from graphfold.datasets.adapter import Adapter, ReadResult, count_changed, read_records
+from graphfold.datasets.corpora.corpus import DataFile, known_hashes
+from graphfold.datasets.corpora.corpus_table import CORPORA
+from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.inspection.graph_hash import has_molecules, repeated_molecules
+from graphfold.datasets.storage.fingerprint import content_hash, file_hash
+from graphfold.errors import ConfigError, DataError, SchemaError, did_you_mean
+from graphfold.registry import ADAPTERS, is_path
 
-#: So many words of each string feature are shown with their counts.
-MOST_FREQUENT = 12
+#: How many records are read twice, and how many graphs make a detour through networkx.
+_SAMPLE, _FEW = 256, 3
 
 
-def describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
-    """Counts over all graphs of `dags`, whose schemas may differ.
+def check_data(
+    name: str, path: str | Path | None = None, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Reads all records of a corpus or a file, checks them, and counts what is in them.
+
+    Checked are the graphs against their schema, that reading twice gives the same, and that a few
+    graphs survive a detour through networkx.
+
+    Args:
+        name: a corpus (all its files are read, of all variants), or an adapter.
+        path: the file to read; with a corpus, in place of its files.
+        settings: options of the adapter and keys of the config group `data`.
 
     Returns:
-        Plain values: `node_types` (type -> nodes), `inputs`, `relations` (relation -> edges),
-        `nodes_per_graph` and `depth` (the least, the mean and the most of a graph), `vocabularies`
-        (string feature -> different words), `frequent` (string feature -> its `MOST_FREQUENT` words
-        -> how often they occur) and `targets` (see `describe_target`).
+        Plain values: `records` (usable ones), `splits` (the same by part of the given split, "all"
+        where there is none), `skipped`, `reasons` (a list of {"file", "line", "reason"}),
+        `changed`, `nodes`, `node_types`, `inputs`, `relations` (name -> edges), `nodes_per_graph`
+        and `depth` (least, mean and most), `vocabularies` (string feature -> different words),
+        `targets`, `records_per_second`, `peak_mb` (the largest resident memory in MiB), `files`,
+        `notes`, and for molecules `repeated_molecules` (records whose molecule an earlier one of
+        the file holds) and, of a given split, `leaked_molecules` (records of val or test that train
+        holds, too).
+
+    Raises:
+        ConfigError: if there is no such corpus, adapter or setting, or an adapter has no path.
+        DataError: if the input cannot be used, or has no usable record.
+        RecordError: for the first bad record, under on_error="raise".
+        SchemaError: if the adapter breaks a promise.
     """
-    node_types: dict[str, int] = {}
-    relations: dict[str, int] = {}
-    words: dict[str, Counter[str]] = {}
+    settings = dict(settings or {})
+    data = _data_module(name, path, settings)
+    where = (data.root, data.cache_dir, path is None and "variant" not in settings)
+    data.source = data.source.with_inferred_options(data.source.files(*where))
+    files = data.source.files(*where)
+    hashes = [content_hash(file.adapter.make(), file.path) for file in files]
+    begin = time.perf_counter()
+    found = [_read(file, data.on_error) for file in files]
+    seconds = time.perf_counter() - begin
+    skipped = [error for result in found for error in result.skipped]
+    if not any(result.dag.num_graphs for result in found):
+        first = f" The first one is {skipped[0].place_and_fault}." if skipped else ""
+        raise DataError(
+            f"{files[0].path}: no usable record is left; {len(skipped)} were left out.{first} "
+            "Correct the file, or the options of its adapter.",
+            path=str(files[0].path),
+        )
+    for file, result in zip(files, found, strict=True):
+        _check(file, result.dag)
+    dags = [result.dag for result in found]
+    splits: Counter[str] = Counter()
+    for file, dag in zip(files, dags, strict=True):
+        splits[file.part or "all"] += dag.num_graphs
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return {
+        "records": splits.total(),
+        "splits": dict(splits),
+        "skipped": len(skipped),
+        "reasons": [{"file": e.path, "line": e.line, "reason": e.fault} for e in skipped],
+        "changed": sum(map(count_changed, dags)),
+        **_describe_graphs(dags),
+        "records_per_second": round((splits.total() + len(skipped)) / seconds, 1),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1),
+        "files": [
+            {"path": str(file.path), "sha256": digest, "as_published": _is_published(file, data)}
+            for file, digest in zip(files, hashes, strict=True)
+        ],
+        "notes": [
+            note for f, d in zip(files, dags, strict=True) for note in f.adapter.make().notes(d)
+        ],
+        **_repeats(files, dags),
+    }
+
+
+def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]) -> DataModule:
+    for key in {"corpus", "adapter", *(["path"] if path is not None else [])} & settings.keys():
+        raise ConfigError(
+            f"data.{key} is given twice, by the command and by a setting. Leave out the setting."
+        )
+    if name in CORPORA:
+        return DataModule(corpus=name, **{"path": path, **settings})
+    adapters = ADAPTERS.names()
+    if name not in adapters and not is_path(name):
+        raise ConfigError(
+            f"there is no corpus or adapter '{name}'.{did_you_mean(name, [*CORPORA, *adapters])} "
+            f"The corpora are {', '.join(CORPORA)}; the adapters {', '.join(sorted(adapters))}."
+        )
+    if path is None and "path" not in settings:
+        raise ConfigError(
+            f"'{name}' is an adapter, not a corpus, so it needs a file to read. Give --data PATH."
+        )
+    return DataModule(adapter=name, **{"path": path, **settings})
+
+
+def _read(file: DataFile, on_error: str) -> ReadResult:
+    adapter = file.adapter.make()
+    return read_records(adapter, file.path, adapter.records(file.path), on_error)
+
+
+def _check(file: DataFile, dag: TypedDAG) -> None:
+    """Raises SchemaError if the adapter breaks a promise."""
+    adapter = file.adapter.make()
+    records = islice(adapter.records(file.path), _SAMPLE)
+    again = read_records(adapter, file.path, records, on_error="skip").dag
+    _require_equal(adapter, "reading twice", again, select(dag, range(again.num_graphs)))
+    for graph in split(select(dag, range(min(_FEW, dag.num_graphs)))):
+        detour = from_networkx(to_networkx(graph), graph.schema)
+        _require_equal(adapter, "a detour through networkx", detour, graph)
+
+
+def _require_equal(adapter: Adapter, way: str, first: TypedDAG, second: TypedDAG) -> None:
+    part = difference(first, replace(second, origin=first.origin))
+    if part is not None:
+        raise SchemaError(
+            f"{type(adapter).__name__}: {way} changes the graphs, first in {part}. Let parse "
+            "depend on nothing but the record and the options."
+        )
+
+
+def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
+    """Counts over all graphs, whose schemas may differ."""
+    node_types, relations = Counter[str](), Counter[str]()
+    words: dict[str, set[str]] = {}
     targets: dict[str, tuple[Column, list[Tensor]]] = {}
     for dag in dags:
-        for node_type, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True):
-            node_types[node_type.name] = node_types.get(node_type.name, 0) + count
-        for name, relation in dag.relations.items():
-            relations[name] = relations.get(name, 0) + len(relation.index)
+        names = [node_type.name for node_type in dag.schema.types]
+        node_types.update(dict(zip(names, dag.num_nodes_by_type, strict=True)))
+        relations.update({name: len(edges.index) for name, edges in dag.relations.items()})
         for (space, name), dictionary in dag.dictionaries.items():
             if space != "graph":
-                counts = count_words(dag.columns[space][name], dictionary)
-                words.setdefault(f"{space}/{name}", Counter()).update(counts)
+                words.setdefault(f"{space}/{name}", set()).update(dictionary)
         for space, column in _targets(dag):
             values = dag.columns[space][column.name]
             targets.setdefault(column.name, (column, []))[1].append(values)
+    depths = [
+        torch.zeros(d.num_graphs, dtype=torch.int64).scatter_reduce(0, d.batch, d.depth, "amax")
+        for d in dags
+    ]
     return {
-        "node_types": node_types,
+        "nodes": node_types.total(),
+        "node_types": dict(node_types),
         "inputs": sum(dag.num_inputs for dag in dags),
-        "relations": relations,
-        "nodes_per_graph": _spread([dag.node_ptr.diff() for dag in dags]),
-        "depth": _spread([_graph_depth(dag) for dag in dags]),
-        "vocabularies": {name: len(counts) for name, counts in words.items()},
-        "frequent": {name: _most_frequent(counts) for name, counts in words.items()},
-        "targets": {
-            name: describe_target(column, torch.cat(values))
-            for name, (column, values) in targets.items()
-        },
+        "relations": dict(relations),
+        "nodes_per_graph": _spread(torch.cat([dag.node_ptr.diff() for dag in dags])),
+        "depth": _spread(torch.cat(depths)),
+        "vocabularies": {name: len(own) for name, own in words.items()},
+        "targets": {n: describe_target(c, torch.cat(values)) for n, (c, values) in targets.items()},
     }
+
+
+def _targets(dag: TypedDAG) -> Iterator[tuple[str, Column]]:
+    schema = dag.schema
+    spaces = {"graph": schema.graph_targets, "node": schema.node_targets}
+    spaces |= {"inputs": schema.inputs.targets}
+    spaces |= {f"relation:{edges.name}": edges.targets for edges in schema.relations}
+    return ((space, column) for space, columns in spaces.items() for column in columns)
 
 
 def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
     """Counts the measured values of a target, and describes their distribution.
 
     Returns:
-        `measured`, `missing`, `unit`; for codes `counts` (code -> how often it occurs) and, where
-        classes have names, `classes` (code -> name); for numbers `mean`, `std`, `min` and `max`
-        (null where nothing is measured).
+        `measured`, `missing`, `unit`; of codes `counts` (class -> how often it occurs); of numbers
+        `mean`, `std`, `min` and `max` (null where nothing is measured).
     """
-    is_missing = values.isnan() if values.is_floating_point() else values < 0
-    found = values[~is_missing]
-    facts: dict[str, Any] = {
-        "measured": found.numel(),
-        "missing": int(is_missing.sum()),
-        "unit": column.unit,
-    }
+    found = values[~values.isnan() if values.is_floating_point() else values >= 0]
+    measured = found.numel()
+    facts = {"measured": measured, "missing": values.numel() - measured, "unit": column.unit}
     if not values.is_floating_point():
         codes, counts = torch.unique(found, return_counts=True)
-        facts["counts"] = dict(zip(map(str, codes.tolist()), counts.tolist(), strict=True))
-        named = {"classes": {str(code): name for code, name in enumerate(column.names)}}
-        return facts | named if column.names else facts
-    numbers = found.double()
-    names = ("mean", "std", "min", "max")
-    if not len(numbers):
-        return facts | dict.fromkeys(names)
-    mean, std = float(numbers.mean()), float(numbers.std(correction=0))
-    return facts | dict(
-        zip(names, (mean, std, float(numbers.min()), float(numbers.max())), strict=True)
-    )
+        names = [column.names[c] if column.names else str(c) for c in codes.tolist()]
+        return {**facts, "counts": dict(zip(names, counts.tolist(), strict=True))}
+    if not measured:
+        return facts | dict.fromkeys(("mean", "std", "min", "max"))
+    return {**facts, **_spread(found), "std": float(found.double().std(correction=0))}
 
 
-def is_published(path: Path, root: Path) -> bool | None:
-    """Compares the sha256 of a file, or of every file of a folder, with the published one.
+def _spread(values: Tensor) -> dict[str, float]:
+    low, high = values.aminmax()
+    return {"min": low.item(), "mean": float(values.double().mean()), "max": high.item()}
 
-    Args:
-        path: the file or folder.
-        root: the folder that holds the corpora.
 
-    Returns:
-        None where the published file is not known.
-    """
-    try:
-        name = path.absolute().relative_to(root.absolute()).as_posix()
-    except ValueError:
+def _is_published(file: DataFile, data: DataModule) -> bool | None:
+    """True if the sha256 of all files is the published one, None where that is not known."""
+    root, path = data.root.absolute(), file.path.absolute()
+    known = {root / n: digest for n, digest in known_hashes().items()}
+    own = {p: digest for p, digest in known.items() if p == path or path in p.parents}
+    if not own:
         return None
-    known = {n: digest for n, digest in known_hashes().items() if f"{n}/".startswith(f"{name}/")}
-    if not known:
-        return None
-    files = ((root / n, digest) for n, digest in known.items())
-    return all(file.is_file() and file_hash(file) == digest for file, digest in files)
+    return all(p.is_file() and file_hash(p) == digest for p, digest in own.items())
+
+
+def _repeats(files: Sequence[DataFile], dags: Sequence[TypedDAG]) -> dict[str, int]:
+    """Counts molecules that occur again in a file, and in another part; nothing of other graphs."""
+    if not all(map(has_molecules, dags)):
+        return {}
+    facts = {"repeated_molecules": sum(len(s) - 1 for d in dags for s in repeated_molecules(d))}
+    parts = [f.part for f, dag in zip(files, dags, strict=True) for _ in range(dag.num_graphs)]
+    if "train" not in parts:
+        return facts
+    shared = [[parts[k] for k in same] for same in repeated_molecules(collate(list(dags)))]
+    leaked = sum(len(same) - same.count("train") for same in shared if "train" in same)
+    return {**facts, "leaked_molecules": leaked}
 
 
 def format_card(card: Mapping[str, Any]) -> str:
-    """A data card, as from `check.check_data`, as lines of text."""
-    return "\n".join(_lines(card))
+    """A data card, as from `check_data`, as lines of text."""
+    return "\n".join(f"{name:<14}{text}" for name, text in _lines(card))
 
 
-def _lines(card: Mapping[str, Any]) -> Iterator[str]:
-    parts = ", ".join(f"{part} {count}" for part, count in card["splits"].items())
-    yield f"records       {card['records']} ({parts}), {card['skipped']} left out"
+def _lines(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "records", f"{card['records']} ({_counts(card['splits'])}), {card['skipped']} left out"
     for reason in card["reasons"][:10]:
-        yield f"              {reason['file']}:{reason['line']}: {reason['reason']}"
+        yield "", f"{reason['file']}:{reason['line']}: {reason['reason']}"
     if card["skipped"] > 10:
-        yield f"              and {card['skipped'] - 10} more"
+        yield "", f"and {card['skipped'] - 10} more"
     if card["changed"]:
-        yield f"changed       {card['changed']} records, by options of the adapter"
-    types = ", ".join(f"{name} {count}" for name, count in card["node_types"].items())
-    yield f"nodes         {card['nodes']} ({types}), {card['inputs']} inputs"
+        yield "changed", f"{card['changed']} records, by options of the adapter"
+    yield "nodes", f"{card['nodes']} ({_counts(card['node_types'])}), {card['inputs']} inputs"
     for name, count in card["relations"].items():
-        yield f"relation      {name}: {count} edges"
-    yield f"nodes/record  {_range(card['nodes_per_graph'])}"
-    yield f"depth         {_range(card['depth'])}"
+        yield "relation", f"{name}: {count} edges"
+    for name in ("nodes_per_graph", "depth"):
+        low, mean, high = (card[name][key] for key in ("min", "mean", "max"))
+        yield name.replace("_per_graph", "/record"), f"{low} to {high}, mean {mean:.1f}"
     for name, count in card["vocabularies"].items():
-        yield f"words         {name}: {count} different: {_listed(card['frequent'][name], count)}"
+        yield "words", f"{name}: {count} different"
     for name, facts in card["targets"].items():
-        yield f"target        {name}: {_distribution(facts)}"
+        text = f"{name}: {facts['measured']} measured, {facts['missing']} missing"
+        if "counts" in facts:
+            text += f"; {_counts(facts['counts'])}"
+        elif facts["measured"]:
+            text += "; mean {mean:.4g}, std {std:.4g}, {min:.4g} to {max:.4g}".format(**facts)
+        yield "target", f"{text} {facts['unit'] or ''}".rstrip()
     if "repeated_molecules" in card:
-        yield f"repeated      {card['repeated_molecules']} records of molecules met before"
+        yield "repeated", f"{card['repeated_molecules']} records of molecules met before"
     if "leaked_molecules" in card:
-        yield f"leaked        {card['leaked_molecules']} records of molecules that train has, too"
+        yield "leaked", f"{card['leaked_molecules']} records of molecules that train has, too"
     for file in card["files"]:
         known = {True: ", as published", False: ", not as published", None: ""}
-        yield f"file          {file['path']}{known[file['as_published']]}"
+        yield "file", f"{file['path']}{known[file['as_published']]}"
     for note in card["notes"]:
-        yield f"note          {note}"
-    yield (
-        f"speed         {card['records_per_second']:.0f} records/s, read and stored; "
-        f"peak memory {card['peak_mb']:.0f} MiB"
-    )
+        yield "note", note
+    yield "speed", f"{card['records_per_second']:.0f} records/s, memory {card['peak_mb']:.0f} MiB"
 
 
-def _most_frequent(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent words; of equal ones the first in the alphabet."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return dict(ordered[:MOST_FREQUENT])
-
-
-def _listed(frequent: Mapping[str, int], count: int) -> str:
-    """The most frequent words as they are printed."""
-    words = ", ".join(f"{shortened(word)} {times}" for word, times in frequent.items())
-    return words + (", ..." if count > len(frequent) else "")
-
-
-def _range(spread: Mapping[str, float]) -> str:
-    return f"{spread['min']:g} to {spread['max']:g}, mean {spread['mean']:.1f}"
-
-
-def _distribution(facts: Mapping[str, Any]) -> str:
-    unit = f" {facts['unit']}" if facts["unit"] else ""
-    text = f"{facts['measured']} measured, {facts['missing']} missing"
-    if "counts" in facts:
-        names = facts.get("classes", {})
-        counts = ", ".join(f"{names.get(code, code)}: {n}" for code, n in facts["counts"].items())
-        return f"{text}; {counts}"
-    if facts["mean"] is None:
-        return text
-    return (
-        f"{text}; mean {facts['mean']:.4g}, std {facts['std']:.4g}, "
-        f"{facts['min']:.4g} to {facts['max']:.4g}{unit}"
-    )
-
-
-def _targets(dag: TypedDAG) -> list[tuple[str, Column]]:
-    schema = dag.schema
-    targets = [("graph", column) for column in schema.graph_targets]
-    targets += [("node", column) for column in schema.node_targets]
-    targets += [("inputs", column) for column in schema.inputs.targets]
-    return targets + [(f"relation:{e.name}", c) for e in schema.relations for c in e.targets]
-
-
-def _graph_depth(dag: TypedDAG) -> Tensor:
-    """[num_graphs] the depth of the deepest node."""
-    return torch.zeros(dag.num_graphs, dtype=torch.int64).scatter_reduce(
-        0, dag.batch, dag.depth, "amax"
-    )
-
-
-def _spread(values: Sequence[Tensor]) -> dict[str, float]:
-    joined = torch.cat(list(values))
-    return {
-        "min": int(joined.min()),
-        "mean": float(joined.double().mean()),
-        "max": int(joined.max()),
-    }
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

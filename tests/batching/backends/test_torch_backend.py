@@ -212,7 +212,7 @@ def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
     warning = "NaryTreeLSTMCell do not run as native code: no C compiler was found: there is no"
     assert trained.stderr.count(warning) == 1
     told = tmp_path / "verify.json"
-    graphfold("verify", folder, "--policy", "depth", "--json", told)
+    graphfold("verify", folder, "--json", told)
     (row, *_) = read_json(told)["comparisons"]
     assert row["cells"] == "token, pair compiled (torch)"
     trees, output = tmp_path / "trees.txt", tmp_path / "predicted.json"

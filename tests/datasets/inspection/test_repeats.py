@@ -10,7 +10,7 @@ from rdkit import Chem
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.inspection.check import check_data
+from graphfold.datasets.inspection.data_card import check_data
 from graphfold.datasets.inspection.graph_hash import describe_leak, hash_graphs, repeated_molecules
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.splits.split import Split

@@ -209,7 +209,7 @@ def test_the_rule_is_the_same_for_all_that_reads_a_run(
         ["train", f"resume={foreign}"],
         ["evaluate", foreign],
         ["predict", foreign, next(iter(parts.values()))],
-        ["verify", foreign, "--policy", "depth", "--examples", "2"],
+        ["verify", foreign, "--examples", "2"],
     ]
     sections: dict[str, Any] = {"data": data, "metrics": [f"{EVIL}:best"], "model": model}
     for key, value in sections.items():
@@ -288,5 +288,5 @@ def test_a_foreign_run_does_not_choose_the_cache_folder(foreign: Path, tmp_path:
     assert read_json(tmp_path / "e.json") == read_json(foreign / "metrics.json")
     assert run("evaluate", foreign) == 0
     assert run("train", f"resume={foreign}") == 0
-    assert run("verify", foreign, "--policy", "depth", "--examples", "2") == 0
+    assert run("verify", foreign, "--examples", "2") == 0
     assert not elsewhere.exists()

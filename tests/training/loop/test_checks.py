@@ -72,7 +72,7 @@ def test_training_and_verify_say_that_cells_are_compiled(
     assert lines(out) == ["cells: token, pair compiled (native)"]
     assert out.index("\ncells: ") < out.index("\nepoch 1/2")
     assert "compiled" not in err
-    assert run("verify", folder, "--policy", "depth", "--json", tmp_path / "v.json") == 0
+    assert run("verify", folder, "--json", tmp_path / "v.json") == 0
     assert lines(capsys.readouterr().out) == ["cells: token, pair compiled (native)"]
     rows = read_json(tmp_path / "v.json")["comparisons"]
     assert {row["cells"] for row in rows} == {"token, pair compiled (native)"}
@@ -95,7 +95,7 @@ def test_a_cell_that_is_not_compiled_is_named_once(
         ["evaluate", folder],
         ["predict", folder, tmp_path / "trees.txt", "--output", tmp_path / "o.json"],
         ["predict", folder, tmp_path / "few.txt", "--output", tmp_path / "o.json"],
-        ["verify", folder, "--policy", "depth"],
+        ["verify", folder],
     ):
         text = "4\t( ( ( [MAX 2 ) 4 ) ] )\n3\t( ( ( [MAX 2 ) 3 ) ] )\n"
         (tmp_path / "trees.txt").write_text(text * (10_000 // len(text) + 1))

@@ -1,4 +1,4 @@
-"""Verify: how far two results are apart, and what depends on the batch."""
+"""Comparison of engines: how far two results are apart, and what depends on the batch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch.nn import functional
 from training.one_step import new_loop, take_step
 from training.tiny_runs import write_molecules
 
-from graphfold.batching import Cell, Children, Network, Rounds
+from graphfold.batching import Cell, Children, Rounds
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.inference.verify import TOLERANCE, Comparison, compare, distance
+from graphfold.inference.compare_engines import TOLERANCE, Comparison, compare, distance
 from graphfold.layers import FeatureEncoder, GraphModel, MeanReadout, RegressionHead
 from graphfold.training.loop.loop import Loop
 
@@ -43,10 +43,9 @@ def test_nan_counts_wherever_it_stands(place):
 
 
 def test_json_has_null_for_what_it_cannot_hold():
-    comparison = Comparison("depth", "native", False, math.nan, 0.5, "it differs", "node compiled")
+    comparison = Comparison("depth", False, math.nan, 0.5, "it differs", "node compiled")
     assert comparison.to_dict() == {
         "policy": "depth",
-        "kernel": "native",
         "share": False,
         "outputs": None,
         "gradients": 0.5,
@@ -153,38 +152,23 @@ def centred(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("change", [centred, lambda x: x / x.detach().norm()])
 def test_what_depends_on_the_batch_differs(place: str, change: Any) -> None:
-    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"], "native")
-    assert not found.is_equal
+    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"])
+    assert found.differs
     assert found.outputs > TOLERANCE
-    assert ("looks at other examples of the batch" in found.differs) == (place != "after")
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_treats_each_row_alone_is_equal(place: str) -> None:
     change = partial(torch.nn.functional.normalize, dim=1)
-    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"], "native")
-    assert found.is_equal, found.differs
+    (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"])
+    assert not found.differs, found.differs
     assert found.outputs <= TOLERANCE
 
 
 @pytest.mark.parametrize("place", ["before", "encoder", "readout", "head"])
 def test_dropout_is_no_dependence_on_the_batch(place: str) -> None:
-    (found,) = compare(model_of(place, nn.Dropout(0.5)), rings(3, 5, 4), ["depth"], "native")
-    assert found.is_equal, found.differs
-
-
-def test_masks_of_dropout_are_compared_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("before", nn.Dropout(0.5))
-    run = Network.forward
-
-    def wasteful(self: Network, *args: Any) -> Any:
-        torch.rand(int(self.engine == "fast"))  # moves the generator
-        return run(self, *args)
-
-    monkeypatch.setattr(Network, "forward", wasteful)
-    (found,) = compare(model, rings(3, 5, 4), ["depth"], "native")
-    assert found.differs.startswith("field 'h' in training differs at node 0")
-    assert "looks at other examples" not in found.differs
+    (found,) = compare(model_of(place, nn.Dropout(0.5)), rings(3, 5, 4), ["depth"])
+    assert not found.differs, found.differs
 
 
 class OwnHead(RegressionHead):
@@ -213,7 +197,5 @@ def test_targets_are_as_exact_as_the_model(loss: Callable[..., Tensor], tmp_path
 
     loop, data = new_loop(*words)
     with_own_head(loop)
-    assert [
-        found.differs for found in compare(loop.model, data.encoded(), ["depth"], "native")
-    ] == [""]
+    assert [found.differs for found in compare(loop.model, data.encoded(), ["depth"])] == [""]
     assert take_step(*words, patch=with_own_head)[1] > 0  # in float64, too
