@@ -7,6 +7,14 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, Template
 
 
+def digits(value: float | None) -> str:
+    """A number of a page: three digits of a fraction, a whole number as it is."""
+    if value is None:
+        return "undefined"
+    whole = isinstance(value, int) or 1000 <= abs(value) < 1e9
+    return f"{value:,.0f}" if whole else f"{value:.3g}"
+
+
 @cache
 def page_template(name: str) -> Template:
     """A template, which escapes whatever is not marked as safe.
@@ -14,5 +22,6 @@ def page_template(name: str) -> Template:
     Args:
         name: its file.
     """
-    loader = PackageLoader("graphfold")
-    return Environment(loader=loader, autoescape=True, trim_blocks=True).get_template(name)
+    pages = Environment(loader=PackageLoader("graphfold"), autoescape=True, trim_blocks=True)
+    pages.filters["digits"] = digits
+    return pages.get_template(name)

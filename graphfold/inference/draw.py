@@ -15,6 +15,7 @@ from graphfold.files import check_output, whole_file, write_text
 from graphfold.inference.apply import Job, apply, read_input
 from graphfold.inference.drawing import Drawing, draw_graphs
 from graphfold.inference.inputs import Input, find_input
+from graphfold.inference.output import require_input
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread
 from graphfold.pages import page_template
@@ -68,6 +69,7 @@ def draw_file(
         DataError: if the file cannot be used as a whole.
         ConfigError: if there is no such target.
     """
+    require_input(path)
     targets = predictor.trained.head.targets
     target = target or targets[0]
     if target not in targets:
@@ -78,7 +80,10 @@ def draw_file(
 
     def records() -> Iterator[dict[str, Any]]:
         def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
-            return draw_graphs(predictor, dag, [target] * dag.num_graphs)
+            predictions = predictor.predict_graphs(dag)
+            targets = [target] * dag.num_graphs
+            drawings = draw_graphs(predictor.trained, dag, predictions, targets)
+            return zip(predictions, drawings, strict=True)
 
         for number, (_, answer) in enumerate(predictor.walk(path, draw), start=1):
             prediction, drawing = (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.inspection.graph_hash import has_molecules, molecule_smiles
@@ -20,9 +20,7 @@ from graphfold.inference.explain import Contributions, Explainer
 from graphfold.inference.prediction import Prediction, node_words, plain_prediction
 from graphfold.inference.tree_svg import Arc, Label, draw_arcs, draw_tree
 from graphfold.layers import Head
-
-if TYPE_CHECKING:
-    from graphfold.inference.predictor import Predictor
+from graphfold.training.run.trained import TrainedModel
 
 #: Graph features that hold the input as people read it; the first that are there are shown.
 _TEXTS = (("text",), ("sentence_a", "sentence_b"), ("smiles",))
@@ -61,16 +59,18 @@ class Drawing:
 
 
 def draw_graphs(
-    predictor: Predictor,
+    trained: TrainedModel,
     dag: TypedDAG,
+    predictions: Sequence[Prediction],
     targets: Sequence[str] | None = None,
     has_targets: bool = False,
-) -> Iterator[tuple[Prediction, Drawing | None]]:
-    """The prediction for each graph and its picture; None where there is no prediction.
+) -> Iterator[Drawing | None]:
+    """The picture of each graph; None where there is no prediction.
 
     Args:
-        predictor: the model.
+        trained: the model.
         dag: the graphs as the adapter reads them.
+        predictions: those for each graph.
         targets: [num_graphs] the target of each graph whose contributions colour a molecule; None
             for the first.
         has_targets: whether the graphs have measured values, which are drawn where they differ.
@@ -78,20 +78,20 @@ def draw_graphs(
     Raises:
         ConfigError: if the system lacks what RDKit draws with.
     """
-    head = predictor.trained.head
+    head = trained.head
     targets = targets or [head.targets[0]] * dag.num_graphs
     contributions: Sequence[Contributions | None] = [None] * dag.num_graphs
     if has_molecules(dag) and head.level == "graph":
         with suppress(ConfigError):  # some models cannot be explained
-            contributions = Explainer(predictor, [*dict.fromkeys(targets)]).explain(dag)
-    for graph, prediction in enumerate(predictor.predict_graphs(dag)):
+            contributions = Explainer(trained, [*dict.fromkeys(targets)]).explain(dag)
+    for graph, prediction in enumerate(predictions):
         if prediction.reason:
-            yield prediction, None
+            yield None
             continue
         one = select(dag, [graph])
         measured = head.measured_values(head.target_rows(one)) if has_targets else []
         found = contributions[graph]
-        yield prediction, draw_graph(one, prediction, head, measured, found, targets[graph])
+        yield draw_graph(one, prediction, head, measured, found, targets[graph])
 
 
 def draw_graph(
@@ -224,7 +224,7 @@ def _draw_tree(dag: TypedDAG, labels: Mapping[int, Label], added: Set[int]) -> s
 
 def _texts(dag: TypedDAG) -> dict[int, str]:
     """Node -> its first string; where no type has strings, its type."""
-    texts = {}
+    texts: dict[int, str | None] = {}
     for item in dag.schema.types:
         space = f"type:{item.name}"
         strings = [c.name for c in item.features if (space, c.name) in dag.dictionaries]

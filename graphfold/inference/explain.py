@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -26,11 +26,9 @@ from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.inference.prediction import node_facts
-from graphfold.layers import ColumnEncoder, GraphModel
+from graphfold.layers import ColumnEncoder, GraphModel, Model
 from graphfold.layers.uncertainty.ensemble import members_of
-
-if TYPE_CHECKING:
-    from graphfold.inference.predictor import Predictor
+from graphfold.training.run.trained import TrainedModel
 
 #: Steps along the path, at first and at most; they are doubled until contributions add up.
 FEWEST_STEPS, MOST_STEPS = 16, 256
@@ -89,21 +87,21 @@ class Explainer:
     atom that its input repeats belong to the atom.
 
     Args:
-        predictor: the model.
+        trained: the model.
         targets: the names of the targets; None for all.
 
     Raises:
         ConfigError: if the model cannot be explained.
     """
 
-    def __init__(self, predictor: Predictor, targets: Sequence[str] | None = None) -> None:
-        self.trained = predictor.trained
-        self.members = _members(self.trained.model)
+    def __init__(self, trained: TrainedModel, targets: Sequence[str] | None = None) -> None:
+        self.trained = trained
+        self.members = _members(trained.model)
         names = self.members[0].head.targets
         self.targets = tuple(targets or names)
         self._columns = [names.index(name) for name in self.targets]
         encoders = self.members[0].encoder.encoders
-        self.kinds = [t.name for t in self.trained.schema.types if t.name in encoders]
+        self.kinds = [t.name for t in trained.schema.types if t.name in encoders]
 
     @property
     def columns(self) -> list[str]:
@@ -166,21 +164,17 @@ class Explainer:
             )
 
 
-def _members(model: Any) -> list[GraphModel]:
+def _members(model: Model) -> list[GraphModel]:
     """The networks whose predictions a model averages: one, or those of an ensemble."""
+    members = []
     for member in members_of(model):
-        if not isinstance(member, GraphModel):
+        if not isinstance(member, GraphModel) or member.lowering is not None:
             raise ConfigError(
-                f"a {type(member).__name__} cannot be explained: it has no inputs of atoms, bonds "
-                "or nodes that its prediction can be divided among. Train a network, such as "
-                "model=dmpnn, or leave --explain out."
+                f"this {type(member).__name__} cannot be explained: its prediction cannot be "
+                "divided among atoms, bonds or nodes of the data alone. Leave --explain out."
             )
-        if member.lowering is not None:
-            raise ConfigError(
-                "the model adds nodes of its own (a virtual node, pairs), whose share of the "
-                "prediction is no atom's or bond's. Leave --explain out."
-            )
-    return list(members_of(model))
+        members.append(member)
+    return members
 
 
 def _rounded(values: Tensor) -> list[list[float]]:

@@ -102,7 +102,7 @@ def predict_file(
             return write_parquet(predictor, path, output)
         check_format(text_format, predictor.adapter, predictor.trained.head)
         lines = _texts
-    explainer = Explainer(predictor) if explain else None
+    explainer = Explainer(predictor.trained) if explain else None
     return write_answers(
         predictor,
         path,

@@ -208,7 +208,8 @@ class Predictor:
             RecordError: if it cannot be read, predicted or drawn.
         """
         result = read_records(self.adapter, Path(), [self._record_of(item)])
-        ((prediction, drawing),) = draw_graphs(self, result.dag)
+        (prediction,) = predictions = self.predict_graphs(result.dag)
+        (drawing,) = draw_graphs(self.trained, result.dag, predictions)
         if drawing is None:
             raise RecordError(prediction.reason)
         return drawing

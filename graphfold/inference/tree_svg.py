@@ -79,9 +79,10 @@ def draw_tree(
 
 def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -> dict[int, float]:
     """The middle of each node, which is that of its strip."""
+    top_down = list(inputs)[::-1]
     children: dict[int, list[int]] = {}
     placed: set[int] = set()
-    for node in reversed(inputs):
+    for node in top_down:
         children[node] = [n for n in dict.fromkeys(inputs[node]) if n not in placed]
         placed.update(children[node])  # a node that several read is placed once
     strip: dict[int, float] = {}
@@ -90,7 +91,7 @@ def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -
     left, x, end = dict[int, float](), dict[int, float](), 0.0
     for root in sorted(inputs.keys() - placed):
         left[root], end = end, end + strip[root]
-    for node in reversed(inputs):
+    for node in top_down:
         x[node] = left[node] + strip[node] / 2
         start = x[node] - sum(strip[child] for child in children[node]) / 2
         for child in children[node]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from html import escape
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +25,22 @@ from graphfold.training.run.trained import TrainedModel
 _COUNT, _MOST_WORDS = 8, 16
 
 
-def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
-    """The records of the test part with the largest loss, as HTML; nothing if none can be drawn.
+class WorstExamples(NamedTuple):
+    """Pictures of the records with the largest loss.
+
+    Args:
+        note: what they are.
+        figures: the SVG and the caption of each.
+        width: the least width of a picture, in pixels.
+    """
+
+    note: str
+    figures: Sequence[tuple[str, str]]
+    width: int
+
+
+def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> WorstExamples | None:
+    """The records of the test part with the largest loss; None if none can be drawn.
 
     Args:
         trained: the model.
@@ -34,44 +49,39 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> str:
     """
     numbers, losses = _largest_losses(data, rows)
     if not len(numbers):
-        return ""
+        return None
     raw = data.select(data.split.test[numbers])
     predictor, head = Predictor(trained, data=data), trained.head
-    measured = head.measured_values(head.target_rows(raw))
-    figures, coloured = [], set()
     with cells_as_they_are(trained.model):
         targets = _worst_targets(predictor, raw)
         try:
-            drawn = list(draw_graphs(predictor, raw, targets, has_targets=True))
+            predictions = predictor.predict_graphs(raw)
+            drawn = list(draw_graphs(trained, raw, predictions, targets, has_targets=True))
         except ConfigError as error:  # a system without what RDKit draws with
-            return f'<p class="note">{escape(error.message)}</p>'
-    for graph, (prediction, drawing) in enumerate(drawn):
-        if drawing is None:
-            continue
-        file, line = raw.place(graph)
-        caption = [f"{file.rpartition('/')[2]}:{line}"]
-        if head.level == "graph":
-            for target, found in prediction.targets.items():
+            return WorstExamples(error.message, [], 1)
+    measured = head.measured_values(head.target_rows(raw)) if head.level == "graph" else []
+    figures = []
+    for graph, (prediction, drawing) in enumerate(zip(predictions, drawn, strict=True)):
+        if drawing is not None:
+            file, line = raw.place(graph)
+            caption = [f"{file.rpartition('/')[2]}:{line}"]
+            for target, found in prediction.targets.items() if measured else ():
                 value = shown(measured[graph].get(target, "nothing"))
                 caption.append(f"{target}: {shown(found.value)}, measured {value}")
-        if drawing.target is not None:
-            coloured.add(drawing.target)
-            caption += [f"coloured by {drawing.target}"] if len(head.targets) > 1 else []
-        caption.append(f"loss {losses[graph]:.3g}")
-        text = escape(" · ".join(caption))
-        figures.append(f"<figure>{drawing.svg}<figcaption>{text}</figcaption></figure>")
-    kind, note = "worst", "The test records with the largest loss."
+            if drawing.target is not None and len(head.targets) > 1:
+                caption.append(f"coloured by {drawing.target}")
+            figures.append((drawing.svg, " · ".join([*caption, f"loss {losses[graph]:.3g}"])))
+    if not has_molecules(raw):
+        note = f"The test records of at most {_MOST_WORDS} words with the largest loss. A wrong "
+        return WorstExamples(
+            note + "class has a frame, and the right one is behind ≠.", figures, 900
+        )
+    note = "The test records with the largest loss."
+    coloured = {drawing.target for drawing in drawn if drawing is not None} - {None}
     if coloured:
         names = " or ".join(name for name in head.targets if name in coloured)
         note += f" Blue atoms and bonds raise {names}, orange ones lower it (integrated gradients)."
-        if len(head.targets) > 1:
-            note += " It is the target with the largest part in the loss."
-    elif not has_molecules(raw):
-        kind = "worst wide"
-        note = f"The test records of at most {_MOST_WORDS} words with the largest loss. A wrong "
-        note += "class has a frame, and the right one stands behind ≠."
-    note = f'<p class="note">{escape(note)}</p>'
-    return f'{note}<div class="{kind}">{"".join(figures)}</div>'
+    return WorstExamples(note, figures, 280)
 
 
 def _worst_targets(predictor: Predictor, raw: TypedDAG) -> list[str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.scalers import missing_inputs
@@ -87,29 +91,43 @@ def describe_positive(head: Head) -> str | None:
 
 
 def by_part(metrics: Mapping[str, float | None]) -> dict[str, dict[str, float | None]]:
-    """part -> metric -> value, of what is keyed PART/METRIC."""
+    """part -> metric -> value, of what is keyed PART/METRIC, without what says nothing more.
+
+    That is `mse` beside `rmse`, a `coverage` of 1, and test/rmse/TASK where there is one task.
+    """
+    tasks = {key.split("/", 2)[2] for key in metrics if key.count("/") > 1}
     parts: dict[str, dict[str, float | None]] = {}
-    for key, value in without_repeats(metrics).items():
+    for key, value in metrics.items():
         part, _, name = key.partition("/")
-        parts.setdefault(part, {})[name] = value
+        metric = name.partition("/")[0]
+        if (
+            metric != "mse"
+            and (metric, value) != ("coverage", 1)
+            and ("/" not in name or len(tasks) > 1)
+        ):
+            parts.setdefault(part, {})[name] = value
     return parts
 
 
-def format_table(columns: Mapping[str, Mapping[str, float | None]], least: int = 12) -> str:
+def format_table(columns: Mapping[str, Mapping[str, float | None]], least: int = 10) -> str:
     """Numbers for a terminal: a column for each part or score, a row for each metric or class.
 
     Args:
         columns: name of a column -> name of a row -> number.
         least: the least width of a column.
     """
-    names = list(dict.fromkeys(name for values in columns.values() for name in values))
-    width = max(map(len, names), default=0)
-    wide = {column: max(least, len(column) + 2) for column in columns}
-    lines = [" " * width + "".join(f"{column:>{size}}" for column, size in wide.items())]
-    for name in names:
-        cells = [(format_value(v[name]) if name in v else "", wide[c]) for c, v in columns.items()]
-        lines.append(f"{name:<{width}}" + "".join(f"{cell:>{size}}" for cell, size in cells))
-    return "\n".join(lines)
+    if not columns:
+        return ""
+    table = Table("", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right", min_width=least)
+    for name in dict.fromkeys(name for values in columns.values() for name in values):
+        cells = (format_value(own[name]) if name in own else "" for own in columns.values())
+        table.add_row(name, *cells)
+    console = Console(file=StringIO(), color_system=None, width=10_000, markup=False, emoji=False)
+    with console.capture() as text:
+        console.print(table)
+    return text.get().rstrip("\n")
 
 
 def format_confusion(counts: Mapping[str, Mapping[str, float | None]]) -> str:
@@ -119,10 +137,7 @@ def format_confusion(counts: Mapping[str, Mapping[str, float | None]]) -> str:
         counts: predicted class -> true class -> how many.
     """
     if len(counts) <= MOST_CLASSES:
-        longest = max(
-            (len(str(n)) for column in counts.values() for n in column.values()), default=1
-        )
-        return format_table(counts, longest + 2)
+        return format_table(counts, least=0)
     lines = [f"{true} as {wrong}: {n}" for wrong, true, n in frequent_mistakes(counts)]
     return "\n".join(lines)
 
@@ -138,12 +153,6 @@ def frequent_mistakes(
         if n and wrong != true
     ]
     return nlargest(MOST_CLASSES, mistakes, key=lambda mistake: mistake[2])
-
-
-def without_repeats(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The metrics without test/rmse/TASK where there is one task, for test/rmse says the same."""
-    tasks = {key.split("/", 2)[2] for key in metrics if key.count("/") > 1}
-    return {k: v for k, v in metrics.items() if len(tasks) > 1 or k.count("/") < 2}
 
 
 def format_value(value: float | None, digits: int = 6) -> str:

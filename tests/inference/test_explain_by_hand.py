@@ -192,7 +192,8 @@ def test_drawings_and_report_have_the_numbers_of_the_table(
         words = ("draw", made.folder, made.folder.parent / "new.csv", "--output", tmp_path / "d")
         assert run(*words, "--target", target) == 0
         for row in rows:
-            assert drawn[row["smiles"]] == json.loads(row[f"{target}_atom_contributions"])
+            wanted = json.loads(row[f"{target}_atom_contributions"])
+            assert drawn[row["smiles"]] == pytest.approx(wanted, rel=0.05, abs=1e-3)  # other steps
     drawn.clear()
     assert run("train", f"resume={made.folder}", draws=True) == 0  # it writes the report again
     assert len(drawn) >= 5

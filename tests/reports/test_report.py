@@ -41,12 +41,8 @@ def test_a_page_of_trees(tmp_path: Path) -> None:
     text, page = page_of(folder)
     assert "<h1>sst_tree_lstm</h1>" in text
     assert 'class="tree"' in text
-    assert "label of test: true classes in rows, predicted ones in columns" in text
-    table = re.search(r'<table class="confusion">.*?</table>', text)
-    assert table is not None
-    counts = [int(n) for n in re.findall(r"<td[^>]*>(\d+)</td>", table[0])]
-    assert sum(counts) == 12 * 9  # nodes of the test part
-    assert "val/root_accuracy" in text
+    assert "<td>root_accuracy</td>" in text
+    assert "<td>coverage</td>" not in text  # of 1
     assert "best epoch" in text
     assert page.tags.count("figure") == 8
     assert not [link for link in page.links if not link.startswith(("#", "data:"))]
@@ -68,6 +64,7 @@ def test_a_page_of_molecules(task: str, tmp_path: Path) -> None:
     assert "measured" in text
     assert ("<th>recall</th>" in text) == (task == "classification")
     assert f"target_columns:\n  - {column}" in text
+    assert "<td>mse</td>" not in text
 
 
 def test_names_from_the_data_are_escaped(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from graphfold.training.console import format_confusion, format_table, metrics_t
 
 def test_columns_are_as_wide_as_what_is_in_them() -> None:
     columns = {"a long name": {"x": 1.0, "yy": None}, "b": {"x": 20}}
-    assert format_table(columns, 4).splitlines() == [
+    assert format_table(columns, 2).splitlines() == [
         "    a long name   b",
         "x             1  20",
         "yy    undefined    ",

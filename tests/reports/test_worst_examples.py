@@ -9,7 +9,8 @@ from unittest import mock
 import pytest
 from training.tiny_runs import train
 
-from graphfold.reports import worst_examples
+from graphfold.dag import TypedDAG
+from graphfold.inference.drawing import Drawing
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
@@ -26,11 +27,12 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(
     path.write_text("\n".join(["smiles,first,second,part", *rows]) + "\n")
     drawn: dict[str, str] = {}
 
-    def draw(explainer: object, contributions: object, target: str) -> str:
-        drawn[str(contributions.smiles)] = target  # type: ignore[attr-defined]
-        return "<svg/>"
+    def draw(dag: TypedDAG, *_: object) -> Drawing:
+        (smiles,), target = dag.strings("graph", "smiles"), str(_[-1])
+        drawn[str(smiles)] = target
+        return Drawing("<svg/>", target=target)
 
-    with mock.patch.object(worst_examples, "draw", draw):
+    with mock.patch("graphfold.inference.drawing.draw_graph", draw):
         folder = train(
             tmp_path / "run", "data=smiles", "model=gin", f"data.path={path}", f"data.task={task}",
             "data.target_columns=[first,second]", "data.split=given", "data.split_column=part",
@@ -38,6 +40,6 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(
         )  # fmt: skip
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert drawn == {"CCO": "second", "CCN": "first", "CCF": "second", "CCCl": "first"}
-    assert "raise first or second (the target with the largest part in the loss, which" in text
+    assert "Blue atoms and bonds raise first or second, orange ones" in text
     captions = re.findall(r"coloured by (\w+) ·", text)
     assert sorted(captions) == ["first", "first", "second", "second"]

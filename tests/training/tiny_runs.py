@@ -41,7 +41,7 @@ def undrawn() -> Iterator[None]:
     """Reports without their pictures."""
     with (
         mock.patch("graphfold.reports.figures._to_svg", return_value=""),
-        mock.patch("graphfold.reports.report.draw_worst", return_value=""),
+        mock.patch("graphfold.reports.report.draw_worst", return_value=None),
     ):
         yield
 

@@ -21,13 +21,17 @@ from graphfold.datasets.adapter import Adapter, ReadResult, count_changed, read_
 from graphfold.datasets.corpora.corpus import DataFile, known_hashes
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.features.vocabulary import count_words
 from graphfold.datasets.inspection.graph_hash import has_molecules, repeated_molecules
 from graphfold.datasets.storage.fingerprint import content_hash, file_hash
-from graphfold.errors import ConfigError, DataError, SchemaError, did_you_mean
+from graphfold.errors import ConfigError, DataError, SchemaError, did_you_mean, shortened
 from graphfold.registry import ADAPTERS, is_path
 
 #: How many records are read twice, and how many graphs make a detour through networkx.
 _SAMPLE, _FEW = 256, 3
+
+#: How many words of each string feature are shown.
+_LISTED = 12
 
 
 def check_data(
@@ -48,10 +52,11 @@ def check_data(
         where there is none), `skipped`, `reasons` (a list of {"file", "line", "reason"}),
         `changed`, `nodes`, `node_types`, `inputs`, `relations` (name -> edges), `nodes_per_graph`
         and `depth` (least, mean and most), `vocabularies` (string feature -> different words),
-        `targets`, `records_per_second`, `peak_mb` (the largest resident memory in MiB), `files`,
-        `notes`, and for molecules `repeated_molecules` (records whose molecule an earlier one of
-        the file holds) and, of a given split, `leaked_molecules` (records of val or test that train
-        holds, too).
+        `frequent` (its most frequent words -> how often), `targets` (see `describe_target`),
+        `records_per_second`, `peak_mb` (the largest resident memory in MiB), `files`, `notes`, and
+        for molecules `repeated_molecules` (records whose molecule an earlier one of the file
+        holds) and, of a given split, `leaked_molecules` (records of val or test that train holds,
+        too).
 
     Raises:
         ConfigError: if there is no such corpus, adapter or setting, or an adapter has no path.
@@ -151,7 +156,7 @@ def _require_equal(adapter: Adapter, way: str, first: TypedDAG, second: TypedDAG
 def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
     """Counts over all graphs, whose schemas may differ."""
     node_types, relations = Counter[str](), Counter[str]()
-    words: dict[str, set[str]] = {}
+    words: dict[str, Counter[str]] = {}
     targets: dict[str, tuple[Column, list[Tensor]]] = {}
     for dag in dags:
         names = [node_type.name for node_type in dag.schema.types]
@@ -159,7 +164,8 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
         relations.update({name: len(edges.index) for name, edges in dag.relations.items()})
         for (space, name), dictionary in dag.dictionaries.items():
             if space != "graph":
-                words.setdefault(f"{space}/{name}", set()).update(dictionary)
+                counts = count_words(dag.columns[space][name], dictionary)
+                words.setdefault(f"{space}/{name}", Counter()).update(counts)
         for space, column in _targets(dag):
             values = dag.columns[space][column.name]
             targets.setdefault(column.name, (column, []))[1].append(values)
@@ -175,6 +181,7 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
         "nodes_per_graph": _spread(torch.cat([dag.node_ptr.diff() for dag in dags])),
         "depth": _spread(torch.cat(depths)),
         "vocabularies": {name: len(own) for name, own in words.items()},
+        "frequent": {name: dict(own.most_common(_LISTED)) for name, own in words.items()},
         "targets": {n: describe_target(c, torch.cat(values)) for n, (c, values) in targets.items()},
     }
 
@@ -254,7 +261,8 @@ def _lines(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         low, mean, high = (card[name][key] for key in ("min", "mean", "max"))
         yield name.replace("_per_graph", "/record"), f"{low} to {high}, mean {mean:.1f}"
     for name, count in card["vocabularies"].items():
-        yield "words", f"{name}: {count} different"
+        listed = {shortened(word): times for word, times in card["frequent"][name].items()}
+        yield "words", f"{name}: {count} different: {_counts(listed)}{', ...' * (count > _LISTED)}"
     for name, facts in card["targets"].items():
         text = f"{name}: {facts['measured']} measured, {facts['missing']} missing"
         if "counts" in facts:
