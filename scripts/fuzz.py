@@ -588,7 +588,7 @@ def make_config(rng: random.Random, bases: Path, folder: Path) -> Case:
         mark = rng.choice(("", "", "", "", "+", "++", "~"))
         words.append(mark + key + ("" if mark == "~" else f"={rng.choice(VALUES)}"))
     if rng.random() < 0.2:
-        words.append(rng.choice(("-m", "--cfg", "--resolve", "--info", "hydra=x")))
+        words.append(rng.choice(("-m", "--cfg", "--resolve", "hydra=x")))
     words.append(f"hydra.run.dir={folder / 'new'}")
     words.append(f"hydra.sweep.dir={folder / 'sweep'}")
     # What the user typed is trusted, so no module of a stranger is among the values.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,46 +58,6 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a further folder of config files",
     )
-
-
-#: Options of Hydra's own command line -> what there is in their place.
-RERUN = {
-    ("--experimental-rerun",): "graphfold train resume=RUN continues a run",
-    ("--shell-completion", "-sc"): "graphfold list names what can be chosen",
-}
-WITHOUT_HYDRA = {
-    **RERUN,
-    ("--config-name", "-cn"): "There is one config: choose experiment=NAME",
-    ("--config-path", "-cp"): "Name your own folder of config files with --config-dir",
-    ("--package", "-p"): "graphfold train --cfg job shows the whole config",
-    ("--info", "-i"): "graphfold train --info says what Hydra reads, graphfold list its groups",
-    ("--hydra-help",): "graphfold train --hydra-help says what there is",
-    ("--run", "-r"): "Leave it out, a run is what is done",
-}
-
-
-def refuse_options_of_hydra(
-    parser: argparse.ArgumentParser, options: Mapping[tuple[str, ...], str] = WITHOUT_HYDRA
-) -> None:
-    """Options that Hydra's own programs have, and this one has not, are refused with advice."""
-    for names, advice in options.items():
-        parser.add_argument(
-            *names, action=_Refused, nargs="?", const=advice, dest=names[0], help=argparse.SUPPRESS
-        )
-
-
-class _Refused(argparse.Action):
-    """An option that is refused; `const` is the advice."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        """Ends the program with the advice."""
-        parser.error(f"{option_string} is an option of Hydra that graphfold has not. {self.const}")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

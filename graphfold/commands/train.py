@@ -27,13 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import (
-    RERUN,
-    add_config_dir,
-    add_trust,
-    local_path,
-    refuse_options_of_hydra,
-)
+from graphfold.commands.options import add_config_dir, add_trust
 from graphfold.errors import ConfigError, GraphfoldError
 
 if TYPE_CHECKING:
@@ -46,55 +40,31 @@ if TYPE_CHECKING:
 HELP = "train a model into a run folder"
 USAGE = "graphfold train [options] [overrides]"
 
-_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `graphfold train`: Hydra's, and two of its own."""
-    parser.add_argument(
-        *("--help", "-h"), action="store_true", help="show this, the config groups and the config"
-    )
-    parser.add_argument("--hydra-help", action="store_true", help="show the settings of Hydra")
+    """The options of `graphfold train`."""
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="one run for each combination of a,b,c"
-    )
-    parser.add_argument(
-        *("--run", "-r"), dest="once", action="store_true", help="one run, as without -m"
     )
     parser.add_argument(
         *("--cfg", "-c"), choices=["job", "hydra", "all"], help="show the config and stop"
     )
     parser.add_argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
-    parser.add_argument(
-        *("--package", "-p"), metavar="KEY", help="with --cfg: show this part of the config"
-    )
-    parser.add_argument(
-        *("--info", "-i"), nargs="?", const="all", choices=_INFO, help="show what Hydra reads"
-    )
     add_config_dir(parser)
-    parser.add_argument(
-        *("--config-name", "-cn"), metavar="NAME", help="start from this config file, not train"
-    )
-    parser.add_argument(
-        *("--config-path", "-cp"),
-        type=local_path,
-        metavar="DIR",
-        help="a folder of config files in place of graphfold's",
-    )
-    refuse_options_of_hydra(parser, RERUN)
     add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains once, or once per combination; exit code 1 if a run of a sweep fails."""
-    _check_options(args)
-    if args.help:
-        args.parser.print_help()
+    if args.resolve and not args.cfg:
+        raise ConfigError("--resolve fills in what --cfg shows. Add --cfg job.")
     with loading():
-        from graphfold.training.config.compose import TRAIN, Sources
+        from graphfold.training.config.compose import Sources
 
-    sources = Sources(args.config_dir, args.config_path, args.config_name or TRAIN)
-    if args.cfg or args.info or args.help or args.hydra_help:
+    if args.cfg and args.multirun:
+        raise ConfigError("--cfg shows the config of one run. Leave -m out.")
+    sources = Sources(args.config_dir)
+    if args.cfg:
         return _show(args, sources)
     job = TrainingJob(args.overrides, args.trust, args.debug, _flags(args))
     if args.multirun or "hydra.mode=MULTIRUN" in args.overrides:
@@ -104,12 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _flags(args: argparse.Namespace) -> list[str]:
     """The options of the command that say where config files are, and whom to trust."""
-    named = {
-        "--config-dir": args.config_dir,
-        "--config-path": args.config_path,
-        "--config-name": args.config_name,
-    }
-    words = [word for flag, value in named.items() if value for word in (flag, str(value))]
+    words = [] if args.config_dir is None else ["--config-dir", str(args.config_dir)]
     words += [word for package in args.trust for word in ("--trust", package)]
     return [*words, "--debug"] if args.debug else words
 
@@ -271,32 +236,12 @@ def _sweep(job: TrainingJob, sources: Sources) -> int:
     return 1 if failed else 0
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    """Raises ConfigError for options that exclude, or need, one another."""
-    if args.resolve and not (args.cfg or args.help):
-        raise ConfigError("--resolve fills in what --cfg shows. Add --cfg job.")
-    if args.package is not None and not args.cfg:
-        raise ConfigError("--package chooses a part of what --cfg shows. Add --cfg job.")
-    if bool(args.cfg) + bool(args.info) + args.once + args.multirun > 1:
-        raise ConfigError("--run, --multirun, --cfg and --info are four things. Give one of them.")
-
-
 def _show(args: argparse.Namespace, sources: Sources) -> int:
-    """Prints the config, or what Hydra knows."""
-    from graphfold.training.config.compose import explained, show_config
+    """Prints the config."""
+    from graphfold.training.config.compose import show_config
 
-    if not args.cfg:
-        flags = [f"--info={args.info}"] if args.info else []
-        flags = ["--help"] if args.help else ["--hydra-help"] if args.hydra_help else flags
-        with explained(args.overrides, sources):
-            _start(_nothing, sources, args.overrides, flags)
-        return 0
-    print(show_config(args.overrides, sources, args.cfg, args.package, args.resolve), end="")
+    print(show_config(args.overrides, sources, args.cfg, args.resolve), end="")
     return 0
-
-
-def _nothing(_: DictConfig) -> None:
-    """Hydra runs nothing where it shows something."""
 
 
 def _start(
@@ -317,9 +262,7 @@ def _start(
 
     from graphfold.training.config.compose import with_default_experiment
 
-    words = list(flags)
-    if "--hydra-help" not in flags:  # which has no config
-        words += with_default_experiment(overrides, sources)
+    words = [*flags, *with_default_experiment(overrides)]
     folder, *further = map(str, sources.folders())
     words += [word for path in further for word in ("--config-dir", path)]
     main = hydra.main(folder, sources.primary, version_base="1.3")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, refuse_options_of_hydra
+from graphfold.commands.options import add_config_dir
 
 HELP = "search for good settings"
 USAGE = "graphfold tune [options] [overrides]"
@@ -23,7 +23,6 @@ USAGE = "graphfold tune [options] [overrides]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold tune`."""
     add_config_dir(parser)
-    refuse_options_of_hydra(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,7 +22,6 @@ from effects.table import Rows
 from training.tiny_runs import read_json
 
 from graphfold.batching import POLICIES, Batch, States
-from graphfold.commands.options import RERUN, WITHOUT_HYDRA
 from graphfold.inference import apply
 from graphfold.layers import GraphModel
 
@@ -186,22 +185,6 @@ def _(lab, option):
         ok(lab, command, *words[command], "--config-dir", folder)
 
 
-@row.refused(
-    [
-        f"{command} {max(names, key=len)}"
-        for command, without in (("train", RERUN), ("tune", WITHOUT_HYDRA))
-        for names in without
-    ],
-    "an option of Hydra's own programs; the message says what there is in its place",
-)
-def _(lab, option):
-    command, _, name = option.partition(" ")
-    (advice,) = [text for names, text in WITHOUT_HYDRA.items() if name in names]
-    assert f"{name} is an option of Hydra that graphfold has not. {advice}" in refused(
-        lab, command, name
-    )
-
-
 # A run and its input
 
 
@@ -330,61 +313,6 @@ def _(lab):
     assert (shown["seed"], shown["data"]["adapter"]) == (7, "smiles")
     assert "hydra" in yaml.safe_load(ok(lab, "train", "--cfg", "all"))
     assert sorted(os.listdir(lab.folder)) == before
-
-
-@row.changes("train --package", "with --cfg, one part of the config is shown")
-def _(lab):
-    words = ["train", "--cfg", "job", *lab.base("trees"), "optimizer.lr=0.5", "--package"]
-    text = ok(lab, *words, "optimizer")
-    assert text.startswith("# @package optimizer\n")
-    assert yaml.safe_load(text)["lr"] == 0.5
-    assert ok(lab, *words, "optimizer.lr") == "0.5\n"
-    assert "Did you mean 'optimizer'?" in refused(lab, *words, "optimiser")
-
-
-@row.changes("train --info", "the files that Hydra reads are shown, and nothing is trained")
-def _(lab):
-    assert "model: binary_tree_lstm" in ok(lab, "train", "--info", "defaults-tree", "data=sst")
-    searched = ok(lab, "train", "--info", "searchpath", "--config-dir", lab.folder)
-    assert f"| file://{lab.folder} " in searched
-
-
-@row.changes(["train --help", "hydra.help.template"], "all options, groups and keys are shown")
-def _(lab):
-    text = ok(lab, "train", "--help", "optimizer.lr=0.123")
-    for shown in ("--multirun", "optimizer: adagrad, adam", "lr: 0.123"):
-        assert shown in text
-    assert "mine" in ok(lab, "train", "--help", "hydra.help.template=mine")
-
-
-@row.changes("train --hydra-help", "what Hydra's own settings are is shown")
-def _(lab):
-    assert "hydra/launcher: basic" in ok(lab, "train", "--hydra-help")
-
-
-@row.nothing("train --run", "one run is what is done without -m")
-def _(lab, tmp_path):
-    words = [*lab.base("molecules"), f"hydra.run.dir={tmp_path}"]
-    with mock.patch("graphfold.reports.report.write_report"):
-        ok(lab, "train", "--run", *words)
-    assert read_json(tmp_path / "metrics.json") == lab.run("molecules").metrics
-
-
-@row.changes("train --config-name", "another file is what everything starts from")
-def _(lab):
-    lab.write("named/mine.yaml", "defaults: [train, _self_]\nseed: 7\n")
-    words = ["train", "--cfg", "job", "data=esol", "--config-dir", lab.folder / "named"]
-    names = ([], ["--config-name", "mine"])
-    assert [yaml.safe_load(ok(lab, *words, *name))["seed"] for name in names] == [1, 7]
-    assert "absent" in refused(lab, *words, "--config-name", "absent")
-
-
-@row.changes("train --config-path", "a folder with files of all groups replaces graphfold's")
-def _(lab):
-    whole = yaml.safe_load(ok(lab, "train", "--cfg", "job", *lab.base("molecules")))
-    lab.write("whole/train.yaml", yaml.safe_dump({**whole, "seed": 7}))
-    shown = ok(lab, "train", "--cfg", "job", "--config-path", lab.folder / "whole", "threads=2")
-    assert yaml.safe_load(shown) == {**whole, "seed": 7, "threads": 2}
 
 
 @row.changes(

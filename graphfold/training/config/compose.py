@@ -28,12 +28,10 @@ from graphfold.training.config.overrides import (
     check_keys,
     check_options,
     check_sections,
-    dotted_keys,
     in_hydras_grammar,
     is_nothing,
     parse_overrides,
     refuse_sweeps,
-    suggest_key,
 )
 from graphfold.training.config.training_config import TrainingConfig, flatten
 from graphfold.training.run.run_folder import RunFolder
@@ -60,12 +58,10 @@ class Sources:
 
     Args:
         config_dir: a further folder of config files.
-        config_path: the folder in place of graphfold's own; None for that.
         primary: the config file that everything starts from.
     """
 
     config_dir: Path | None = None
-    config_path: Path | None = None
     primary: str = TRAIN
 
     def folders(self) -> list[Path]:
@@ -76,18 +72,13 @@ class Sources:
         Raises:
             ConfigError: for a folder that does not exist.
         """
-        for option, folder in (("-dir", self.config_dir), ("-path", self.config_path)):
-            if folder is not None and not folder.is_dir():
-                raise ConfigError(f"{folder}: no such folder. Give --config{option} a folder.")
+        folder = self.config_dir
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(f"{folder}: no such folder. Give --config-dir a folder.")
         main = config_folder()  # called in any case: it registers what other folders use, too
-        folders = [self.config_path or main, *([self.config_dir] if self.config_dir else [])]
+        folders = [main, *([folder] if folder else [])]
         folders.sort(key=lambda folder: not (folder / f"{self.primary}.yaml").is_file())
         return [folder.absolute() for folder in folders]
-
-    def default_experiment(self) -> str | None:
-        """The experiment where no override chooses one, data or a model."""
-        is_own = self.config_path is None and self.primary in (TRAIN, TUNE)
-        return DEFAULT_EXPERIMENT if is_own else None
 
 
 @dataclass(frozen=True)
@@ -230,12 +221,12 @@ def load_whole(overrides: Sequence[str], sources: Sources) -> DictConfig:
         ConfigError: for an override that cannot be read.
         HydraException, OmegaConfBaseException, ValueError: what Hydra and OmegaConf raise.
     """
-    words = with_default_experiment(overrides, sources)
+    words = with_default_experiment(overrides)
     with _loader(sources) as (loader, further):
         return _load(loader, [*words, *further], sources.primary)
 
 
-def with_default_experiment(overrides: Sequence[str], sources: Sources) -> list[str]:
+def with_default_experiment(overrides: Sequence[str]) -> list[str]:
     """The overrides for Hydra: with the default experiment where they choose nothing.
 
     Hydra cannot be told to take no experiment, but that is what it does by itself: experiment=null
@@ -244,26 +235,22 @@ def with_default_experiment(overrides: Sequence[str], sources: Sources) -> list[
     parsed = parse_overrides(overrides)
     keys = {override.key_or_group for override in parsed}
     words = [o.input_line or "" for o in parsed if not is_nothing(o)]
-    default = sources.default_experiment()
-    if default is not None and not keys & {"experiment", "data", "model"}:
-        words.insert(0, f"experiment={default}")
+    if not keys & {"experiment", "data", "model"}:
+        words.insert(0, f"experiment={DEFAULT_EXPERIMENT}")
     return words
 
 
-def show_config(
-    overrides: Sequence[str], sources: Sources, part: str, package: str | None, resolve: bool
-) -> str:
+def show_config(overrides: Sequence[str], sources: Sources, part: str, resolve: bool) -> str:
     """The config of a run as YAML, with the values that follow from others.
 
     Args:
         overrides: of the run.
         sources: where config files are.
         part: "job", "hydra" for the settings of Hydra, or "all".
-        package: the key whose value is shown; None for the whole.
         resolve: whether `${...}` is filled in.
 
     Raises:
-        ConfigError: if there is no such key, and as `compose` does.
+        ConfigError: as `compose` does.
     """
     with explained(overrides, sources):
         whole = load_whole(overrides, sources)
@@ -272,17 +259,7 @@ def show_config(
             if resolve:
                 OmegaConf.resolve(whole)
             shown = {"job": _job(whole), "hydra": _part(whole, ["hydra"]), "all": whole}[part]
-            if package in (None, "_global_"):
-                return OmegaConf.to_yaml(shown)
-            keys = list(dotted_keys(OmegaConf.to_container(shown)))
-            if package not in keys:
-                raise ConfigError(
-                    f"--package: no key '{package}' in the config.{suggest_key(package, keys)}"
-                )
-            value = OmegaConf.select(whole, package)  # whose ${...} are in the whole
-            if not OmegaConf.is_config(value):
-                return f"{value}\n"
-            return f"# @package {package}\n{OmegaConf.to_yaml(value)}"
+            return OmegaConf.to_yaml(shown)
 
 
 @contextmanager
@@ -326,7 +303,7 @@ def _check_overrides(overrides: Sequence[str], sources: Sources) -> None:
         if not values:
             return
         lines = [override.input_line or "" for override in chosen]
-        words = with_default_experiment(lines, sources)
+        words = with_default_experiment(lines)
         base = _load(loader, [*words, *further], sources.primary)
         check_keys(values, base, groups.names())
         check_sections(values, base, groups)

@@ -32,15 +32,12 @@ from graphfold.training.config.compose import compose
     ("words", "message"),
     [
         (["hydra/launcher=joblb", "-m", "seed=1,2"], "Did you mean 'joblib'?"),
-        (["--package", "optimizer"], "--package chooses a part of what --cfg shows"),
-        (["--cfg", "job", "--package", "nowhere"], "no key 'nowhere' in the config"),
         (["--resolve"], "--resolve fills in what --cfg shows. Add --cfg job."),
-        (["--run", "-m"], "Give one of them"),
         (
             ["-m", "optimizer.lr=interval(0,1)"],
             "BasicSweeper does not support sweep type : INTERVAL",
         ),
-        (["--experimental-rerun", "x"], "graphfold train resume=RUN continues a run"),
+        (["-m", "seed=1,2", "--cfg", "job"], "--cfg shows the config of one run. Leave -m out."),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -227,28 +224,6 @@ def test_the_config_that_is_shown_is_that_of_the_run(
     assert shown["data"]["directed_bonds"]
     assert run("train", *words) == 0
     assert yaml.safe_load((tmp_path / "run/config.yaml").read_text()) == shown
-
-
-def test_a_config_of_ones_own_and_what_hydra_shows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.yaml").write_text("defaults: [train, _self_]\nseed: 7\n")
-    own = ["-cd", str(tmp_path), "-cn", "mine", "data=esol"]
-    assert run("train", *own, "--cfg", "job") == 0
-    assert yaml.safe_load(capsys.readouterr().out)["seed"] == 7
-    assert run("train", *own, "seed=8", "--cfg", "job", "-p", "seed") == 0
-    assert capsys.readouterr().out == "8\n"
-    assert run("train", *own, "--cfg", "job", "-p", "optimizer") == 0
-    assert yaml.safe_load(capsys.readouterr().out)["_target_"] == "torch.optim.Adam"
-    assert run("train", *own, "--info", "defaults-tree") == 0
-    assert "model: gcn" in capsys.readouterr().out
-    assert run("train", "--help") == 0
-    assert "lr_scheduler: constant, cosine" in capsys.readouterr().out
-
-
-def test_tune_refuses_them_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("tune", "--config-name", "mine") == 2
-    assert "choose experiment=NAME" in capsys.readouterr().err
 
 
 def test_the_folder_of_a_run_and_the_name_of_its_job_are_read() -> None:
