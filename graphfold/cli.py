@@ -48,31 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Threads of torch that wait for work by spinning make small operations a hundred times slower
     # as soon as another process wants the cores. Read when torch is loaded, so it is set before.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    has_output = sys.stdout is not None
-    _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names that the locale cannot write
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
-        if not has_output and args.output_is_stdout and args.output is None:
-            message = "standard output is closed. Name a file with --output."
-            return _report(message, WRONG_USE, args.debug)
         with readable_warnings(args.debug), _terminated_as_interrupted():
             code = run(args)
     except SystemExit as end:  # argparse has printed the help, the version or the fault
         code = DONE if end.code is None else int(end.code)
     return _flushed(code)
-
-
-def _replace_closed_streams() -> None:
-    """Opens standard streams that are closed, to nowhere: else a file would get their number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            if descriptor != number:
-                os.dup2(descriptor, number)
-                os.close(descriptor)
-            setattr(sys, name, open(number, "r" if number == 0 else "w"))  # noqa: SIM115
 
 
 def _flushed(code: int) -> int:
@@ -151,7 +135,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         sub.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
-        sub.set_defaults(run=command.run, parser=sub, output_is_stdout=False)
+        sub.set_defaults(run=command.run, parser=sub)
         command.add_arguments(sub)
     args, rest = parser.parse_known_args(spread_settings(argv))
     args.overrides = rest

@@ -16,16 +16,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from graphfold.errors import ConfigError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-
-#: Files of so many bytes take a while to be removed.
-LARGE_FILE = 1 << 20
 
 
 @contextmanager
@@ -39,7 +35,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as file:
             yield file
             file.seek(0)
-            with open_stream(path) as stream:
+            with open(path, "wb") as stream:
                 shutil.copyfileobj(file, stream)
         return
     path = followed(path)
@@ -50,7 +46,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, mode_of(path))
-        _replace(name, path)
+        os.replace(name, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
@@ -155,65 +151,13 @@ def _owner(path: Path) -> str:
     return "another process"
 
 
-def _replace(name: str, path: Path) -> None:
-    """Gives a file the place of another, whose blocks are freed in a thread.
-
-    Whoever lets go of a file last waits until its blocks are free: for 45 megabytes 50 ms, four
-    times as long as writing them.
-    """
-    old = None
-    with suppress(OSError):  # there is none, or it cannot be read
-        if os.name == "posix" and path.stat().st_size >= LARGE_FILE:
-            old = os.open(path, os.O_RDONLY)
-    try:
-        os.replace(name, path)
-    finally:
-        if old is not None:
-            Thread(target=os.close, args=(old,)).start()
-
-
-#: One of the open files of this process: `/dev/fd/1`, and what `/dev/stdout` links to.
-_OPEN_FILE = re.compile(r"(?:/dev/fd|/proc/(self|\d+)/fd)/(\d+)")
-
-
 def is_stream(path: Path) -> bool:
-    """True for what is written to in its place: a pipe, a device, an open file of this process."""
-    if _open_descriptor(path) is not None:
-        return True
+    """True for what is written to in its place: a pipe or a device."""
     try:
         mode = path.stat().st_mode
     except OSError:  # there is none
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def open_stream(path: Path) -> BinaryIO:
-    """Opens what `is_stream` is true of, to write to it.
-
-    An open file of this process, such as /dev/stdout, is written from where it stands.
-    """
-    descriptor = _open_descriptor(path)
-    if descriptor is not None:
-        return os.fdopen(os.dup(descriptor), "wb")
-    return open(path, "wb")
-
-
-def _open_descriptor(path: Path) -> int | None:
-    """The number of the open file of this process that a path names; None for other paths."""
-    name = os.path.abspath(path)
-    for _ in range(_MOST_LINKS):
-        match = _OPEN_FILE.fullmatch(name)
-        if match is not None:
-            return int(match[2]) if match[1] in (None, "self", str(os.getpid())) else None
-        try:
-            name = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(name)))
-        except OSError:  # no link
-            return None
-    return None
-
-
-#: Links that are followed one after the other, as Linux does.
-_MOST_LINKS = 40
 
 
 def followed(path: Path) -> Path:
@@ -245,7 +189,8 @@ def check_output(path: Path | None) -> None:
     if path is None:
         return
     if is_stream(path):
-        _check_stream(path)
+        if not os.access(path, os.W_OK):
+            raise ConfigError(f"{path}: you may not write to it. Name a file.")
         return
     folder = followed(path).absolute().parent
     if path.is_dir():
@@ -254,20 +199,6 @@ def check_output(path: Path | None) -> None:
         raise ConfigError(f"{path}: the folder {folder} does not exist. Make it first.")
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"{path}: the folder {folder} cannot be written to. Choose another.")
-
-
-def _check_stream(path: Path) -> None:
-    descriptor = _open_descriptor(path)
-    try:
-        mode = (path.stat() if descriptor is None else os.fstat(descriptor)).st_mode
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"{path}: cannot be written to ({reason}). Name a file.") from error
-    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        what = "a disk" if stat.S_ISBLK(mode) else "a socket"
-        raise ConfigError(f"{path}: is {what}, which is not written to. Name a file.")
-    if descriptor is None and not os.access(path, os.W_OK):
-        raise ConfigError(f"{path}: you may not write to it. Name a file.")
 
 
 def _umask() -> int:

@@ -25,7 +25,6 @@ USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold predict`."""
     add_run_arguments(parser)
-    parser.set_defaults(output_is_stdout=True)  # without --output
     add_input(parser, several=True)
     parser.add_argument(
         "--output",

@@ -18,7 +18,7 @@ import torch
 from graphfold.continued import Part, continued
 from graphfold.datasets.storage.fingerprint import content_hash
 from graphfold.errors import DataError
-from graphfold.files import is_stream, open_stream, whole_file
+from graphfold.files import is_stream, whole_file
 from graphfold.inference.predictor import Predictor
 from graphfold.progress import shown
 from graphfold.training.run.trained import TrainedModel
@@ -145,7 +145,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # as files are
         yield sys.stdout
         return
-    with open_stream(path) if is_stream(path) else whole_file(path) as file:
+    with open(path, "wb") if is_stream(path) else whole_file(path) as file:
         text = io.TextIOWrapper(
             file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True
         )

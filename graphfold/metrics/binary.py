@@ -56,24 +56,6 @@ def macro_f1(probability: Tensor, target: Tensor) -> Tensor:
 
 
 @metric(task="binary")
-def recall_at_fpr_1(probability: Tensor, target: Tensor) -> Tensor | None:
-    """Share of the positives that is found where at most 1 % of the negatives are false alarms."""
-    return _recall_at(probability, target, 0.01)
-
-
-@metric(task="binary")
-def recall_at_fpr_5(probability: Tensor, target: Tensor) -> Tensor | None:
-    """Share of the positives that is found where at most 5 % of the negatives are false alarms."""
-    return _recall_at(probability, target, 0.05)
-
-
-@metric(task="binary")
-def recall_at_fpr_10(probability: Tensor, target: Tensor) -> Tensor | None:
-    """Share of the positives that is found where at most 10 % of the negatives are false alarms."""
-    return _recall_at(probability, target, 0.1)
-
-
-@metric(task="binary")
 def mcc(probability: Tensor, target: Tensor) -> Tensor | None:
     """Matthews' correlation coefficient at a threshold of 0.5."""
     return matthews_correlation(confusion_matrix((probability > 0.5).long(), target, 2))
@@ -87,17 +69,3 @@ def ece(probability: Tensor, target: Tensor) -> Tensor:
 
 def _scores(probability: Tensor, target: Tensor) -> dict[str, Tensor]:
     return scores_by_class(confusion_matrix((probability > 0.5).long(), target, 2))
-
-
-def _recall_at(probability: Tensor, target: Tensor, share: float) -> Tensor | None:
-    """The largest true positive rate on the ROC curve up to a false positive rate."""
-    order = probability.argsort(descending=True, stable=True)
-    is_yes = target[order] == 1
-    found, false = is_yes.cumsum(0), (~is_yes).cumsum(0)
-    if not found[-1] or not false[-1]:
-        return None
-    # Equal probabilities are on the same side of every threshold.
-    is_end = torch.ones_like(is_yes)
-    is_end[:-1] = probability[order].diff() != 0
-    allowed = is_end & (false <= share * false[-1])
-    return found[allowed].max() / found[-1] if allowed.any() else torch.zeros(())

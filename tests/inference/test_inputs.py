@@ -557,17 +557,6 @@ def test_a_reader_that_goes_is_no_fault(molecules: Path, table: Path, folder: Pa
     assert done.returncode in (0, 1)
 
 
-def test_standard_output_may_be_closed(molecules: Path, table: Path, tmp_path: Path) -> None:
-    done = shell(f"{PREDICT} >&-", molecules, table)
-    assert done.stderr == "error: standard output is closed. Name a file with --output.\n"
-    assert done.returncode == 2
-    out = tmp_path / "out.csv"
-    done = shell(f'{PREDICT} --output "$3" >&- 2>&- <&-', molecules, table, out)
-    assert done.returncode == 0
-    assert len(out.read_text().splitlines()) == 702
-    assert os.listdir(tmp_path) == ["out.csv"]
-
-
 def test_a_process_substitution_loses_nothing(molecules: Path, table: Path) -> None:
     done = shell(f"{PREDICT}", molecules, table)
     for script in (

@@ -119,7 +119,6 @@ def test_what_is_no_table_in_a_file_is_refused(
         ((molecules, table, "--explain", *output), "no place for contributions"),
         ((molecules, table, table, *output), "has the ending of a file"),
         ((model, trees, *output), "Parquet holds tables, but the run reads none"),
-        ((molecules, table, "--format", "parquet", "--output", "/dev/stdout"), "is a pipe"),
     ):
         assert run("predict", *words) == 2
         assert message in capsys.readouterr().err

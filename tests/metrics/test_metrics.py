@@ -50,17 +50,6 @@ def test_yes_or_no(rng: np.random.Generator) -> None:
     assert found["macro_f1"] == pytest.approx(reference.f1_score(target, answer, average="macro"))
 
 
-@pytest.mark.parametrize("decimals", [1, 2, 9])
-def test_recall_at_a_false_positive_rate(decimals: int, rng: np.random.Generator) -> None:
-    target = rng.integers(0, 2, 300)
-    probability = np.round(rng.uniform(0, 1, 300) * 0.7 + target * 0.3, decimals)
-    false, true, _ = reference.roc_curve(target, probability, drop_intermediate=False)
-    found = values("binary", torch.tensor(probability), torch.tensor(target))
-    for percent in (1, 5, 10):
-        wanted = true[false <= percent / 100].max()
-        assert found[f"recall_at_fpr_{percent}"] == pytest.approx(wanted)
-
-
 def test_quantiles_of_the_q_error(rng: np.random.Generator) -> None:
     target = rng.lognormal(0, 2, 99)
     predicted = target * rng.lognormal(0, 1, 99)
@@ -98,15 +87,14 @@ def test_numbers(rng: np.random.Generator) -> None:
 def test_one_class_only_has_no_areas() -> None:
     ones = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([1, 1]))
     assert ones.pop("ece") == pytest.approx(0.55)
-    recall = dict.fromkeys(f"recall_at_fpr_{percent}" for percent in (1, 5, 10))
     assert ones.pop("macro_f1") == pytest.approx(1 / 3)
     assert ones.pop("f1") == pytest.approx(2 / 3)
-    assert ones == {"roc_auc": None, "pr_auc": 1.0, "accuracy": 0.5, "mcc": None, **recall}
+    assert ones == {"roc_auc": None, "pr_auc": 1.0, "accuracy": 0.5, "mcc": None}
     zeros = values("binary", torch.tensor([0.2, 0.7]), torch.tensor([0, 0]))
     assert zeros.pop("ece") == pytest.approx(0.45)
     assert zeros.pop("macro_f1") == pytest.approx(1 / 3)
     assert zeros.pop("f1") == 0
-    assert zeros == {"roc_auc": None, "pr_auc": None, "accuracy": 0.5, "mcc": None, **recall}
+    assert zeros == {"roc_auc": None, "pr_auc": None, "accuracy": 0.5, "mcc": None}
     never = values("binary", torch.tensor([0.2, 0.4]), torch.tensor([0, 0]))
     assert never["f1"] is None
     assert never["macro_f1"] == 1

@@ -208,7 +208,7 @@ def test_a_model_learns_the_lengths_of_bonds(tmp_path: Path, model: str) -> None
     assert one == pytest.approx(other[::-1], abs=1e-4)
     model = graphfold.load(folder)
     (told,) = model.predict(["NCC"])
-    notes = [f"{node['prediction']:.4g}" for node in told["nodes"]]
+    notes = [f"{node['prediction']:.3g}" for node in told["nodes"]]
     wanted = draw_molecule("NCC", 3, {(0, 1): notes[0], (1, 2): notes[1]})
     assert model.draw("NCC").svg == wanted != draw_molecule("NCC")
     assert (alone["q_pred"], alone["reason"]) == ("", "the molecule has no bonds to predict")
