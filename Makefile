@@ -59,6 +59,7 @@ demo: setup ## train, evaluate and apply a tree and a molecule model, no downloa
 	@scripts/demo.sh
 
 docs: setup $(DOCS_STAMP) ## build the pages as a site, build/docs/index.html; warnings are errors
+	@$(BIN)/graphfold list --markdown > docs/options.md
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(ONE_THREAD) $(BIN)/python -m sphinx -c docs --fail-on-warning --keep-going --quiet . build/docs
 	@echo "build/docs/index.html"
 

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_dir(parser)
     add_trust(parser)
     parser.add_argument(
-        "--markdown", action="store_true", help="print the page docs/options.md instead"
+        "--markdown", action="store_true", help="print the page of options of the site"
     )
 
 

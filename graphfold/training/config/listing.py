@@ -1,4 +1,4 @@
-"""The names that a user may choose from: `graphfold list`, and the page docs/options.md."""
+"""The names that a user may choose from: `graphfold list`, and the page of options."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def format_choices(found: Iterable[Choices]) -> str:
 
 
 def options_page() -> str:
-    """docs/options.md: every choice of graphfold's own, and the keys of the config."""
+    """The page of options of the site: every choice of graphfold's own, and the config's keys."""
     parts = [_INTRODUCTION, "## The config\n", "What `graphfold train` starts from:\n"]
     for name in ("train.yaml", "defaults.yaml", "data/_base.yaml", "trainer/default.yaml"):
         text = (config_folder() / name).read_text(encoding="utf-8").rstrip()
