@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
 import re
-import tokenize
 from pathlib import Path
 
 import pytest
@@ -88,43 +86,6 @@ def test_names_said_to_be_the_same_are_there_and_others_are_not() -> None:
 def test_all_public_names_are_explained() -> None:
     known = set(re.findall(r"\w+", PAGE))
     assert [name for name in td.__all__ if name not in known] == []
-
-
-def code_lines(path: Path, names: list[str]) -> int:
-    """Lines with code, without blanks, comments and docstrings; of some definitions, or of all."""
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    docs = {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    passed = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
-    code = {
-        line
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in (*passed, tokenize.ENDMARKER)
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    parts = [node for node in tree.body if getattr(node, "name", None) in names]
-    assert len(parts) == len(names)
-    wanted = {n for part in parts for n in range(part.lineno, (part.end_lineno or 0) + 1)}
-    return len((code - docs) & wanted if names else code - docs)
-
-
-@pytest.mark.parametrize("row", rows(section("Lines of code"))[2:], ids=lambda row: str(row[0]))
-def test_lines_are_counted_as_they_are(row: list[str]) -> None:
-    _, published, definitions, model, file = row
-    (path,) = re.findall(r"\]\(\.\./(examples/\w+\.py)\)", file)
-    names = re.findall(r"`(\w+)`", definitions)
-    assert code_lines(ROOT / path, names) == int(model)
-    assert code_lines(ROOT / path, []) == int(file.split()[-1])
-    assert int(model) < int(published)
-
-
-def test_the_sentiment_model_is_short() -> None:
-    assert code_lines(ROOT / "examples" / "sentiment.py", []) < 60
 
 
 def test_every_example_is_listed() -> None:
