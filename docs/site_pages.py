@@ -167,13 +167,13 @@ def code(path: Path) -> str:
 
 
 class Reference(SphinxDirective):
-    """Documents the names in its body, one per line, from their docstrings."""
+    """Documents the names that the lines of its body begin with, from their docstrings."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
         lines = ["```{eval-rst}"]
-        for name in filter(None, map(str.strip, self.content)):
+        for name in (line.split()[0] for line in self.content if line.strip()):
             value = resolve(name)
             lines += [f".. {kind_of(value)}:: {name}"]
             if inspect.isclass(value):
@@ -209,7 +209,8 @@ def name_public_bases(app: Sphinx, name: str, cls: type, options: Any, bases: li
 def public_names(folder: Path) -> list[str]:
     """The names that the pages of a folder document."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))]
-    return [name for text in texts for body in FENCE.findall(text) for name in body.split()]
+    lines = (line for text in texts for body in FENCE.findall(text) for line in body.splitlines())
+    return [line.split()[0] for line in lines]
 
 
 def plain_docstring(

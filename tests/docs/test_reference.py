@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+import runpy
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +21,10 @@ PAGES = Path(__file__).parents[2] / "docs" / "reference"
 FENCE = re.compile(r"^```\{reference\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: Every name as often as a page has it.
 LISTED = Counter(
-    name
+    line.split()[0]
     for page in sorted(PAGES.glob("*.md"))
     for body in FENCE.findall(page.read_text(encoding="utf-8"))
-    for name in body.split()
+    for line in body.splitlines()
 )
 
 
@@ -70,3 +71,10 @@ def test_every_entry_exists_and_has_a_docstring_of_its_own() -> None:
         if len((text or "").split()) < 4:
             silent.append(name)
     assert silent == []
+
+
+def test_the_pages_say_what_each_name_is() -> None:
+    renew = runpy.run_path(str(PAGES.parents[1] / "scripts" / "reference.py"))["renewed"]
+    for page in PAGES.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert text == renew(text), "run python scripts/reference.py"
