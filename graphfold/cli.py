@@ -16,7 +16,6 @@ from graphfold.commands import (
     check_adapter,
     draw,
     evaluate,
-    fingerprint,
     listing,
     predict,
     train,
@@ -36,7 +35,6 @@ COMMANDS = {
     "predict": predict,
     "draw": draw,
     "tune": tune,
-    "fingerprint": fingerprint,
     "check-adapter": check_adapter,
     "verify": verify,
     "list": listing,
@@ -75,7 +73,7 @@ def _flushed(code: int) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Makes SIGTERM end a command as Ctrl-C does: files are put away, and what is done is kept."""
+    """Makes SIGTERM end a command as Ctrl-C does: files are put away."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

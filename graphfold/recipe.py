@@ -28,15 +28,14 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
 from graphfold.inference.evaluate import (
-    calibrate,
+    calibrate_and_score,
     evaluate,
+    part_metrics,
     rehearse,
-    score_part,
 )
 from graphfold.inference.part_files import write_predictions, write_split
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
-from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go_on_or_begin
 from graphfold.training.config.instantiate import instantiate
@@ -430,19 +429,16 @@ def _finish(
     from graphfold.reports.report import write_report  # matplotlib takes a third of the start
 
     with deterministic_algorithms(config.deterministic):
-        trained, note = calibrate(folder.best, data, trusted)
-        if note is not None:
-            print(note, flush=True)
-        metrics: Metrics = {}
-        rows: dict[str, EvalRows] = {}
-        for part in ("val", "test"):
-            if len(data.split.part(part)):
-                scores, rows[part] = score_part(trained, data, part)
-                metrics |= scores
+        trained, rows, note = calibrate_and_score(folder.best, data, trusted)
+    if note is not None:
+        print(note, flush=True)
+    metrics: Metrics = {}
+    for part, own in rows.items():
+        metrics |= part_metrics(trained, data, part, own)
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
     write_split(folder.split, data)
-    write_predictions(folder.predictions, data, trained.head, rows)
+    write_predictions(folder.predictions, data, trained, rows)
     history = read_histories(folder.members(trained.checkpoint.num_members))
     tested = {k: v for k, v in metrics.items() if k.startswith("test/") and v is not None}
     for logger in loggers if tested else ():

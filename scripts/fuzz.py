@@ -563,12 +563,11 @@ def reading_commands(
         ["predict", run_, data_, "--output", f"{out}.csv", *extra],
         ["predict", run_, data_, "--explain", "--output", f"{out}.csv"],
         ["draw", run_, data_, "--output", str(out)],
-        ["fingerprint", run_, data_, "--output", f"{out}{rng.choice(('.csv', '.npy', '.npz'))}"],
+        ["predict", run_, data_, "--embeddings", "--output", f"{out}.{rng.choice(('csv', 'npy'))}"],
         ["verify", run_, "--examples", "2"],
         ["predict", run_, data_, data_, "--output", str(out), "--shard", f"1/{rng.choice('012')}"],
         ["predict", run_, str(data.parent), "--output", str(out), *extra],
         ["predict", run_, data_, "--format", "parquet", "--output", f"{out}.parquet"],
-        ["fingerprint", run_, data_, str(data.parent / "*.csv"), "--output", str(out)],
     ]
     return rng.choice(choices), [run_, data_]
 

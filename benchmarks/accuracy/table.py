@@ -166,8 +166,6 @@ _NAMES = {
     "root_binary_accuracy": "roots, two classes",
     "node_accuracy": "nodes",
     "macro_f1": "macro F1",
-    "q_error": "median q-error",
-    "q_error_95": "95th percentile",
 }
 
 

@@ -1,4 +1,4 @@
-"""Query plans of PostgreSQL: an adapter and a cell of one's own. README.md has the commands."""
+"""Query plans of PostgreSQL: an adapter, a cell, a head and a metric; see README.md."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from graphfold.batching import Cell, Children
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.datasets import Adapter, Record
 from graphfold.errors import LeftOut, RecordError
+from graphfold.layers import Head
+from graphfold.metrics import metric
 
 #: What the planner expects of an operator. What ANALYZE measured is no feature.
 ESTIMATES = ("Plan Rows", "Plan Width", "Startup Cost", "Total Cost")
@@ -136,3 +138,51 @@ class OperatorCell(Cell):
     def forward(self, x: Tensor, children: Children) -> dict[str, Tensor]:
         """The state of operators whose inputs are computed."""
         return {"h": torch.relu(x + self.from_inputs(children.sum("h")))}
+
+
+class CostHead(Head):
+    """Predicts times; learns their logarithms, whose errors are factors.
+
+    Args:
+        input_size: width of the row that the readout gives each plan.
+        schema: the schema of the plans.
+        level: what a row stands for.
+    """
+
+    losses_may_be_negative = False
+
+    def __init__(self, input_size: int, schema: Schema, level: str = "graph") -> None:
+        super().__init__(schema, level, None)
+        self.linear = nn.Linear(input_size, len(self.columns))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The q-error chooses the epoch."""
+        return ("postgresql_plans.q_error", "mae")
+
+    @classmethod
+    def refuses(cls, column: Column) -> str | None:
+        """Only numbers have a logarithm."""
+        is_number = column.torch_dtype.is_floating_point
+        return None if is_number else f"'{column.name}', which is no number."
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The logarithms."""
+        logarithms: Tensor = self.linear(rows)
+        return logarithms
+
+    def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
+        """The absolute errors of the logarithms."""
+        known = self.measured(targets)
+        errors = (raw - targets.where(known, 1.0).log()).abs()
+        return torch.where(known, errors, 0.0).mean(1)
+
+    def decode(self, raw: Tensor) -> Tensor:
+        """The times."""
+        return raw.exp()
+
+
+@metric(task="regression", higher_is_better=False)
+def q_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """Median of the factor by which a prediction is wrong, Moerkotte et al. (2009)."""
+    return (predicted.double().log() - target.double().log()).abs().exp().median()

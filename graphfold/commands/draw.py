@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_input, add_run_arguments, job_of, local_path
+from graphfold.commands.options import add_run_arguments, local_path, settings_of
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -20,7 +20,12 @@ USAGE = "graphfold draw RUN INPUT [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold draw`."""
     add_run_arguments(parser)
-    add_input(parser)
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        type=local_path,
+        help="a file like those trained on; - is standard input",
+    )
     parser.add_argument(
         "--output",
         type=local_path,
@@ -37,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draws every record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.draw import draw_files
+        from graphfold.inference.draw import draw_input
+        from graphfold.inference.predict_files import command_predictor
 
-    draw_files(job_of(args), args.output, args.target)
+    with command_predictor(args.run_path, settings_of(args), args.trust) as predictor:
+        draw_input(predictor, args.input, args.output, args.target)
     return 0

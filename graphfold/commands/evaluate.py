@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, local_path, place, settings_of
+from graphfold.commands.options import add_run_arguments, local_path, settings_of
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--json",
-        type=place,
+        type=local_path,
         metavar="FILE",
-        help="write the metrics here, a file or an address such as s3://bucket/metrics.json",
+        help="write the metrics here",
     )
 
 

@@ -6,12 +6,8 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphfold.options import is_address
-
-if TYPE_CHECKING:
-    from graphfold.inference.apply import Job
 
 #: The beginning of what --set takes; the path of a run with an = in it has a / before.
 _SETTING = re.compile(r"[A-Za-z_][\w.]*=")
@@ -70,70 +66,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
 
 
-def add_input(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """The arguments INPUT of commands that apply a run to files, and --input-format.
-
-    Of commands that take several also --shard, --engine and --workers.
-    """
-    help_text = "a file like those trained on; - is standard input"
-    if several:
-        help_text = (
-            "files like those trained on, patterns such as 'new/*.csv', folders, addresses such as "
-            "s3://bucket/new.csv; - is standard input"
-        )
-    nargs = "+" if several else None
-    kind = place if several else local_path
-    parser.add_argument("input", metavar="INPUT", type=kind, nargs=nargs, help=help_text)
-    parser.set_defaults(shard=None, engine=None, workers=None)
-    if several:
-        parser.add_argument(
-            "--shard",
-            type=_shard,
-            metavar="I/N",
-            help="apply RUN to the inputs of job I of N jobs that share them, I from 1 to N",
-        )
-        parser.add_argument(
-            "--engine",
-            choices=["ray"],
-            help="apply RUN to several inputs at once, on the cluster of RAY_ADDRESS or on the "
-            "cores of this machine; needs pip install 'graphfold[ray]'",
-        )
-        parser.add_argument(
-            "--workers",
-            type=positive,
-            metavar="N",
-            help="with --engine: inputs that are worked on at once (default: one for each core)",
-        )
-    parser.add_argument(
-        "--input-format",
-        metavar="KIND",
-        help="the kind of table where no name says it, such as csv, tsv, smi, sdf or parquet "
-        "(default: the ending of the name; csv for a pipe)",
-    )
-
-
 def settings_of(args: argparse.Namespace) -> list[str]:
     """The KEY=VALUE of `data` that `add_run_arguments` has read; of two, the last one counts."""
     asked = [] if args.batch_size is None else [f"batch_size={args.batch_size}"]
     return [*args.settings, *asked]
-
-
-def job_of(args: argparse.Namespace) -> Job:
-    """The job that `add_run_arguments` and `add_input` describe."""
-    from graphfold.inference.apply import Job  # torch is loaded by then
-
-    is_list = isinstance(args.input, list)
-    return Job(
-        run=args.run_path,
-        inputs=args.input if is_list else [args.input],
-        takes_many=is_list,
-        settings=settings_of(args),
-        trust=args.trust,
-        input_format=args.input_format,
-        shard=args.shard,
-        engine=args.engine,
-        workers=args.workers,
-    )
 
 
 def local_path(text: str) -> Path:
@@ -143,24 +79,6 @@ def local_path(text: str) -> Path:
             f"it is '{text}', but it must be a path on this machine (no address)"
         )
     return Path(text)
-
-
-def place(text: str) -> Path | str:
-    """A path, or as text an address of fsspec, whose // a path would not keep."""
-    for protocol in ("file://", "local://"):
-        if text.startswith(protocol):
-            return Path(text.removeprefix(protocol))
-    return text if "://" in text else Path(text)
-
-
-def _shard(text: str) -> tuple[int, int]:
-    """The number of a job, from 1 on, and how many there are."""
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no share. Write 3/64 for the third of 64 jobs, which count from 1"
-        )
-    return int(number), int(count)
 
 
 def positive(text: str) -> int:

@@ -11,12 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import (
-    add_input,
-    add_run_arguments,
-    job_of,
-    place,
-)
+from graphfold.commands.options import add_run_arguments, local_path, settings_of
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
@@ -25,13 +20,26 @@ USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `graphfold predict`."""
     add_run_arguments(parser)
-    add_input(parser, several=True)
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        type=local_path,
+        nargs="+",
+        help="files like those trained on, patterns such as 'new/*.csv', folders; - is standard "
+        "input",
+    )
     parser.add_argument(
         "--output",
-        type=place,
+        type=local_path,
         metavar="FILE",
-        help="where to write (default: standard output), a file or an address such as "
-        "s3://bucket/new.csv; of several inputs a folder, which gets a file for each",
+        help="where to write (default: standard output); of several inputs a folder, which gets a "
+        "file for each, but for those that are there",
+    )
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="take every N-th input, from the I-th on: the share of job I of N jobs",
     )
     parser.add_argument(
         "--explain",
@@ -39,17 +47,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="add what atoms and bonds, or words, contribute (integrated gradients)",
     )
     parser.add_argument(
-        "--format",
-        choices=["brackets", "conllu", "parquet"],
-        help="give trees back as they came, with predicted labels or columns; or write tables as "
-        "Parquet, as an --output that ends in .parquet is, too",
+        "--embeddings",
+        action="store_true",
+        help="write the vector that the head reads of each record, in place of predictions: a "
+        "table with embedding_0, embedding_1, ..., or an array",
     )
+    parser.add_argument(
+        "--format",
+        choices=["csv", "jsonl", "parquet", "npy", "brackets", "conllu"],
+        help="trees come back as they were with predicted labels or columns (brackets, conllu); "
+        "tables as csv or parquet, embeddings also as npy (default: the ending of --output)",
+    )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """The number of a job, from 1 on, and how many there are."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no share. Write 3/64 for the third of 64 jobs, which count from 1"
+        )
+    return int(number), int(count)
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes one prediction per record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.predict import predict_files
+        from graphfold.inference.predict_files import Task, command_predictor, predict_files
 
-    predict_files(job_of(args), args.output, args.explain, args.format)
+    task = Task(args.explain, args.embeddings, args.format)
+    with command_predictor(args.run_path, settings_of(args), args.trust) as predictor:
+        predict_files(predictor, args.input, args.output, task, args.shard)
     return 0

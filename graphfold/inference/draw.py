@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.files import check_output, whole_file, write_text
-from graphfold.inference.apply import Job, apply, read_input
 from graphfold.inference.drawing import Drawing, draw_graphs
-from graphfold.inference.inputs import Input, find_input
-from graphfold.inference.output import require_input
+from graphfold.inference.inputs import STANDARD_INPUT, readable, shown_name
+from graphfold.inference.predict_files import Counts, quick_for_small, say_counts
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread
 from graphfold.pages import page_template
@@ -24,33 +21,32 @@ from graphfold.progress import shown
 INDEX = "index.html"
 
 
-def draw_files(job: Job, folder: Path | None, target: str | None = None) -> None:
-    """Draws the records of a job's input, and prints where the page is; see `draw_file`.
+def draw_input(
+    predictor: Predictor, given: Path, folder: Path | None, target: str | None = None
+) -> None:
+    """Draws the records of an input, and prints where the page is; see `draw_file`.
 
     Args:
-        job: the model, and the one file.
+        predictor: the model.
+        given: the file; `-` is standard input.
         folder: where to write; None for a folder that is called after the file.
         target: whose contributions colour molecules; None for the first.
     """
-    given = find_input(Path(job.inputs[0]))
-    drawn = folder or Path(f"{given.name.name.partition('.')[0]}_drawings")
+    name = shown_name(given)
+    stem = "stdin" if given == STANDARD_INPUT else given.name.partition(".")[0]
+    drawn = folder or Path(f"{stem}_drawings")
     if drawn.exists() and not drawn.is_dir():
         raise ConfigError(f"{drawn}: is a file. Name a folder with --output.")
     check_output(drawn / INDEX if drawn.exists() else drawn)
-
-    def draw(predictor: Predictor, given: Input) -> tuple[int, int]:
-        title = given.name.name
-        return read_input(
-            job, predictor, given, lambda path: draw_file(predictor, path, drawn, title, target)
-        )
-
-    apply(job, lambda predictor, _: nullcontext(partial(map, partial(draw, predictor))), "drawn")
+    with readable(given) as path, quick_for_small(predictor, path):
+        counts = draw_file(predictor, path, drawn, Path(name).name, target)
+    say_counts(predictor, counts, "drawn", name)
     print(drawn / INDEX)
 
 
 def draw_file(
     predictor: Predictor, path: Path, folder: Path, title: str, target: str | None = None
-) -> tuple[int, int]:
+) -> Counts:
     """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
 
     The page is written as a stream, so memory is constant.
@@ -69,7 +65,6 @@ def draw_file(
         DataError: if the file cannot be used as a whole.
         ConfigError: if there is no such target.
     """
-    require_input(path)
     targets = predictor.trained.head.targets
     target = target or targets[0]
     if target not in targets:
@@ -101,4 +96,4 @@ def draw_file(
             title=title, targets=", ".join(targets), records=records_shown
         )
         page.dump(file, encoding="utf-8")
-    return counts[True], counts[False]
+    return Counts(counts[True], counts[False])

@@ -18,13 +18,11 @@ import torch
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.files import write_json
-from graphfold.inference.inputs import find_input, kept
-from graphfold.inference.places import Place, check_place, made_here
+from graphfold.files import check_output, write_json
+from graphfold.inference.inputs import is_piped, readable, shown_name
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import Model, cells_as_they_are
 from graphfold.layers.uncertainty.calibration import (
-    calibration_of,
     fit_calibration,
     shortage,
 )
@@ -56,10 +54,10 @@ from graphfold.training.scoring import (
 )
 
 
-def calibrate(
+def calibrate_and_score(
     path: Path, data: DataModule, trusted: Collection[str] = ()
-) -> tuple[TrainedModel, str | None]:
-    """Loads a checkpoint, calibrates its predictions as its config says, and writes it back.
+) -> tuple[TrainedModel, dict[str, EvalRows], str | None]:
+    """Scores val and test once, and calibrates the checkpoint by val, as its config says.
 
     Without records to validate on nothing is calibrated.
 
@@ -69,32 +67,34 @@ def calibrate(
         trusted: third-party packages that may be imported.
 
     Returns:
-        The model; what was done, or what there were too few records for, None if nothing was asked
-        for.
+        The model; part -> its rows, calibrated; what was calibrated, or what there were too few
+        records for, None if nothing was asked for.
 
     Raises:
         ConfigError: if the method is not for what the model predicts.
     """
-    trained = TrainedModel.load(path, trusted)
-    settings, checkpoint = trained.config.calibration, trained.checkpoint
-    if settings.method == "none" or not len(data.split.val):
-        return trained, None
-    if checkpoint.calibration:
-        checkpoint = replace(checkpoint, calibration={})
-        checkpoint.save(path)
-        trained = replace(trained, checkpoint=checkpoint, calibration=None)
-    rows = trained.score(data, "val")
-    how = settings.method, settings.level
-    fitted = fit_calibration(trained.head, *how, rows.prediction, rows.target)
-    notes = [shortage(trained.head, *how, rows.prediction, rows.target)]
-    if fitted is not None:
-        checkpoint = replace(checkpoint, calibration=fitted.state())
-        checkpoint.save(path)
-        notes.insert(0, fitted.description)
-        calibration = calibration_of(trained.head, checkpoint.calibration)
-        trained = replace(trained, checkpoint=checkpoint, calibration=calibration)
-    told = [note for note in notes if note]
-    return trained, "\n".join(told) or None
+    trained = replace(TrainedModel.load(path, trusted), calibration=None)
+    parts = [part for part in ("val", "test") if len(data.split.part(part))]
+    rows, note = {part: trained.score(data, part) for part in parts}, None
+    if "val" in rows:
+        trained, note = _calibrate(trained, rows["val"])
+    calibrated = {
+        part: replace(own, prediction=trained.calibrated(own.prediction))
+        for part, own in rows.items()
+    }
+    return trained, calibrated, note
+
+
+def _calibrate(trained: TrainedModel, rows: EvalRows) -> tuple[TrainedModel, str | None]:
+    settings, before = trained.config.calibration, trained.checkpoint
+    how = trained.head, settings.method, settings.level, rows.prediction, rows.target
+    fitted = fit_calibration(*how)
+    checkpoint = replace(before, calibration={} if fitted is None else fitted.state())
+    if before.calibration or checkpoint.calibration:
+        checkpoint.save(trained.path)
+    notes = [None if fitted is None else fitted.description, shortage(*how)]
+    note = "\n".join(note for note in notes if note)
+    return replace(trained, checkpoint=checkpoint, calibration=fitted), note or None
 
 
 #: Records of each part that a rehearsal takes.
@@ -129,7 +129,7 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
 
 def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     head, calibration, settings = model.head, None, config.calibration
-    how = settings.method, settings.level
+    how, parts = (settings.method, settings.level), model.parts
     for part in ("val", "test"):
         numbers = data.split.part(part)[:REHEARSED]
         if not len(numbers):
@@ -138,10 +138,11 @@ def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
         if part == "val":
             calibration = fit_calibration(head, *how, rows.prediction, rows.target)
         if calibration is not None:
-            head = model.head.with_parts(*calibration.adds)
+            parts = tuple(dict.fromkeys((*parts, *calibration.adds)))
             rows = replace(rows, prediction=calibration(rows.prediction))
-        HeadMetrics.of(head, config.metrics, config.loss["reduction"])(rows)
-        head.describe(rows.prediction)
+        HeadMetrics.of(head, config.metrics, config.loss["reduction"], parts)(rows)
+        for column in head.output_columns(parts):
+            column.values(rows.prediction)
         head.measured_values(rows.target)
         if is_first():  # which draws the report; matplotlib takes long to load
             head.plot(rows)
@@ -154,7 +155,7 @@ def print_evaluation(
     settings: Sequence[str] = (),
     trusted: Collection[str] = (),
     per_class: bool = False,
-    json_path: Place | None = None,
+    json_path: Path | None = None,
 ) -> None:
     """Scores a trained model, and prints what data were read and all scores.
 
@@ -165,16 +166,15 @@ def print_evaluation(
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
         per_class: see `evaluate`.
-        json_path: where the metrics are written, too; text is an address.
+        json_path: where the metrics are written, too.
     """
-    check_place(json_path)
+    check_output(json_path)
     values = parse_settings(settings)
     with in_words_of_set(), _as_file(given, values) as path:
         say = _printer(given, path)
         found = _evaluate(run, path, split, values, trusted, per_class, say)
     if json_path is not None:
-        with made_here(json_path) as path:
-            write_json(path, found.flat())
+        write_json(json_path, found.flat())
     print(metrics_table(found.metrics))
     if found.positive is not None:
         print(found.positive)
@@ -222,10 +222,10 @@ def evaluate(
 @contextmanager
 def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | None]:
     """The data as a file; what a pipe or standard input holds is neither kept nor cached."""
-    if path is None or not find_input(path).is_stream:
+    if path is None or not is_piped(path):
         yield path
         return
-    with kept(find_input(path)) as file:
+    with readable(path) as file:
         settings["cache_dir"] = str(file.parent / "cache")
         yield file
 
@@ -234,7 +234,7 @@ def _printer(given: Path | None, path: Path | None) -> Callable[[str], None]:
     """Prints a text that calls the data as the user did."""
     if given is None or path == given:
         return print
-    return lambda text: print(text.replace(str(path), find_input(given).shown))
+    return lambda text: print(text.replace(str(path), shown_name(given)))
 
 
 class _Evaluation(NamedTuple):
@@ -305,11 +305,10 @@ def _warn_of_unknown_values(data: DataModule) -> None:
     unknown.warn()
 
 
-def score_part(trained: TrainedModel, data: DataModule, part: str) -> tuple[Metrics, EvalRows]:
-    """The metrics of one part, as metrics.json has them, and the rows behind them."""
-    rows = trained.score(data, part)
+def part_metrics(trained: TrainedModel, data: DataModule, part: str, rows: EvalRows) -> Metrics:
+    """The metrics of one part, as metrics.json has them."""
     scores = {**trained.metrics(rows), "coverage": coverage(data)}
-    return {f"{part}/{name}": value for name, value in scores.items()}, rows
+    return {f"{part}/{name}": value for name, value in scores.items()}
 
 
 def _score_parts(
@@ -319,15 +318,16 @@ def _score_parts(
     rows: dict[str, EvalRows] = {}
     for part in parts:
         if len(data.split.part(part)):
-            scores, rows[part] = score_part(trained, data, part)
-            metrics |= scores
+            rows[part] = trained.score(data, part)
+            metrics |= part_metrics(trained, data, part, rows[part])
     if not metrics:
         raise DataError(f"the {' and '.join(parts)} part of the run has no record. Choose another.")
     return metrics, rows
 
 
 def _score_new(trained: TrainedModel, data: DataModule) -> tuple[Metrics, dict[str, EvalRows]]:
-    metrics, rows = score_part(trained, data, "test")
+    rows = trained.score(data, "test")
+    metrics = part_metrics(trained, data, "test", rows)
     is_seen = torch.isin(data.hashes, trained.checkpoint.training_records)
     unseen = trained.metrics(rows.at(~is_seen))
     metrics["test/overlap"] = int(is_seen.sum())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Any, NamedTuple
 
-from graphfold.errors import ConfigError, DataError
+from graphfold.errors import DataError
 
 #: Of the values of a column -> what Arrow calls it.
 ARROW_TYPES = {float: "float64", int: "int64", str: "string"}
@@ -18,15 +18,15 @@ class NewColumn(NamedTuple):
 
     Args:
         name: its name.
-        values: one for each row; None is a missing one.
         of: the type of the values, `float`, `int` or `str`.
-        is_list: whether there is a list of them in each row.
+        is_list: whether there is a list of them in each row, one for each node.
+        values: one for each row; None is a missing one.
     """
 
     name: str
-    values: Sequence[Any]
     of: type
-    is_list: bool
+    is_list: bool = False
+    values: Sequence[Any] = ()
 
     @property
     def arrow_type(self) -> Any:
@@ -35,6 +35,19 @@ class NewColumn(NamedTuple):
 
         of = pyarrow.type_for_alias(ARROW_TYPES[self.of])
         return pyarrow.list_(of) if self.is_list else of
+
+
+def with_reason(columns: Sequence[NewColumn], taken: Sequence[str]) -> list[NewColumn]:
+    """The columns and `reason`, with _2, _3 and so on in the names that a table has already."""
+    used, free = set(taken), []
+    for column in (*columns, NewColumn("reason", str)):
+        name, number = column.name, 1
+        while name in used:
+            number += 1
+            name = f"{column.name}_{number}"
+        used.add(name)
+        free.append(column._replace(name=name))
+    return free
 
 
 class Frame(NamedTuple):
@@ -166,22 +179,11 @@ def _of_arrow(table: Any) -> Frame:
     def add(columns: Sequence[NewColumn]) -> Any:
         whole = table
         for column in columns:
-            whole = whole.append_column(
-                pyarrow.field(column.name, column.arrow_type), [_array(pyarrow, column)]
-            )
+            array = pyarrow.array(column.values, column.arrow_type)
+            whole = whole.append_column(pyarrow.field(column.name, column.arrow_type), [array])
         return whole
 
     return Frame(table.column_names, lambda name: table.column(name).to_pylist(), add)
-
-
-def _array(pyarrow: Any, column: NewColumn) -> Any:
-    try:
-        return pyarrow.array(column.values, column.arrow_type)
-    except (pyarrow.ArrowException, TypeError) as error:
-        raise ConfigError(
-            f"the column '{column.name}' is declared as {column.of.__name__}, but the head of the "
-            f"model gives it other values ({error}). Let its table_types say which."
-        ) from error
 
 
 def _of_exporter(frame: Any) -> Frame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, TypedDAG
+from graphfold.dag import TypedDAG
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.data_module import DataModule
 from graphfold.files import whole_file
 from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.head import TargetPrediction
+from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers
+from graphfold.training.run.trained import TrainedModel
 
 #: The columns of both files that say where a record comes from.
 PLACE = ("part", "file", "line", "record")
@@ -49,7 +50,7 @@ def write_split(path: Path, data: DataModule) -> None:
 
 
 def write_predictions(
-    path: Path, data: DataModule, head: Head, rows: Mapping[str, EvalRows]
+    path: Path, data: DataModule, trained: TrainedModel, rows: Mapping[str, EvalRows]
 ) -> None:
     """Writes measured and predicted values: a line for each record, or for each labelled node.
 
@@ -62,20 +63,21 @@ def write_predictions(
 
     Args:
         path: the file, written whole or not at all.
-        data: the data of a run, prepared.
-        head: what predicts.
+        data: the data of the run, prepared.
+        trained: what predicts.
         rows: part -> its predictions and targets.
     """
+    head, columns = trained.head, _shown_columns(trained)
     with _table(path) as table:
         described = _descriptions(head, data.select([]))
-        table.writerow([*PLACE, *described, *_header(head)])
+        table.writerow([*PLACE, *described, *_header(columns)])
         whole = data.select_facts if head.level == "graph" else data.select
         for part, all_rows in rows.items():
             for numbers, own in _pieces(data.split.part(part), all_rows):
                 places = _places(data, numbers)
-                columns = _descriptions(head, whole(numbers)).values()
-                for row, graph, cells in _cells(head, own):
-                    what = [column[row] for column in columns]
+                facts = _descriptions(head, whole(numbers)).values()
+                for row, graph, cells in _cells(head, columns, own):
+                    what = [fact[row] for fact in facts]
                     table.writerow([part, *places[graph], *what, *cells])
 
 
@@ -139,58 +141,48 @@ def _descriptions(head: Head, dag: TypedDAG) -> dict[str, list[Any]]:
     return columns
 
 
-def _header(head: Head) -> list[str]:
-    header = []
-    for column in head.columns:
-        known = [f"prob_{label}" for label in _labels(head, column) or ()]
-        if _labels(head, column) is None:
-            known = ["prob"]
-        header += [
-            f"{column.name}_{what}" for what in ("measured", "pred", *known, *head.all_extra)
-        ]
-    return header
+def _shown_columns(trained: TrainedModel) -> list[OutputColumn]:
+    """The columns of predictions; of very many classes the probability of the predicted one."""
+    columns = trained.columns
+    num_labels = sum(column.label is not None for column in columns)
+    if num_labels <= MOST_CLASSES * len(trained.head.targets):
+        return columns
+    first, *others = [column for column in columns if column.label is None]
+    best = OutputColumn(first.target, "prob", float, lambda p: finite_numbers(p.value.amax(1)))
+    return [first, best, *others]
 
 
-def _labels(head: Head, column: Column) -> list[Any] | None:
-    """The classes whose probabilities have a column; None for that of the predicted one alone."""
-    labels = list(head.labels(column))
-    return labels if len(labels) <= MOST_CLASSES else None
+def _header(columns: Sequence[OutputColumn]) -> Iterator[str]:
+    for column in columns:
+        if column.part == VALUE:
+            yield f"{column.target}_measured"
+        yield column.name
 
 
-def _cells(head: Head, rows: EvalRows) -> Iterator[tuple[int, int, list[Any]]]:
+def _cells(
+    head: Head, columns: Sequence[OutputColumn], rows: EvalRows
+) -> Iterator[tuple[int, int, list[Any]]]:
     """Row, graph and cells of each row that has a line."""
     shown = torch.arange(len(rows.graph))
     if head.level != "graph":
         shown = shown[head.is_measured(rows.target)]
-    extra = head.all_extra
-    wanted = [(column.name, _labels(head, column), extra) for column in head.columns]
     for chunk in torch.split(shown, _CHUNK):
         prediction, target = rows.prediction[chunk], rows.target[chunk]
+        is_float32 = target.dtype == torch.float32
         known = zip(
             chunk.tolist(),
             rows.graph[chunk].tolist(),
             prediction.value.isfinite().flatten(1).all(1).tolist(),
             head.measured_values(target),
-            head.describe(prediction),
+            zip(*(column.values(prediction) for column in columns), strict=True),
             strict=True,
         )
-        is_float32 = target.dtype == torch.float32
-        for row, graph, is_finite, measured, found in known:
+        for row, graph, is_finite, measured, values in known:
             cells: list[Any] = []
-            for name, labels, others in wanted:
-                value = measured.get(name)
-                is_long = is_float32 and isinstance(value, float)
-                cells.append(float(f"{value:.7g}") if is_long else value)
-                told = _told(found[name], labels, others)
-                cells += told if is_finite else [None] * len(told)
+            for column, value in zip(columns, values, strict=True):
+                if column.part == VALUE:
+                    own = measured.get(column.target)
+                    is_long = is_float32 and isinstance(own, float)
+                    cells.append(float(f"{own:.7g}") if is_long else own)
+                cells.append(value if is_finite else None)
             yield row, graph, cells
-
-
-def _told(told: TargetPrediction, labels: list[Any] | None, extra: tuple[str, ...]) -> list[Any]:
-    """Value, probabilities and what is beside them."""
-    shown = [told.value] if labels is None else labels
-    return [
-        told.value,
-        *[told.probabilities.get(label) for label in shown],
-        *[told.extra.get(name) for name in extra],
-    ]

@@ -1,4 +1,4 @@
-"""Prediction: what a model says of one record, in the words of its targets and of its format.
+"""Prediction: the columns of one record, in the words of its targets and of its format.
 
 A node is named by its form, or by the forms of the words under it; trees are written back in
 brackets, sentences as CoNLL-U.
@@ -20,9 +20,9 @@ from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.head import TargetPrediction
+from graphfold.layers.heads.output_column import OutputColumn, TargetPrediction, by_target
 
-#: Classes whose probabilities are told of each node; of more classes, the likeliest.
+#: Classes whose probabilities JSON has for each node; of more classes, the likeliest.
 MOST_CLASSES = 50
 
 _NOT_FINITE = "the model computes no finite number for this record"
@@ -35,11 +35,12 @@ class Prediction:
     Args:
         line: the 1-based line of the record.
         reason: why there is no prediction; empty if there is one.
-        targets: what is said of each target, of the whole graph or of its root.
+        targets: target -> its prediction for the whole graph, or for its only output node.
         nodes: of every node of the record, where nodes are predicted: type, span, text,
             prediction, its probability, and the probabilities of all classes (of the likeliest
-            `MOST_CLASSES`).
-        rows: the same as `targets`, of each of these nodes.
+            `MOST_CLASSES`); None for a whole graph.
+        rows: the cells of the columns of the predictions, once for the whole graph or for each of
+            these nodes.
         added: the numbers of the nodes that reading added, which are not among these.
     """
 
@@ -47,25 +48,30 @@ class Prediction:
     reason: str = ""
     targets: Mapping[str, TargetPrediction] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] | None = None
-    rows: Sequence[Mapping[str, TargetPrediction]] = ()
+    rows: Sequence[Sequence[Any]] = ()
     added: Set[int] = frozenset()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; with one target its name is left out."""
-        result = {"line": self.line, "prediction": _unwrap(_values(self.targets))}
+        """Plain values for JSON; with one target its name is left out."""
+        targets = self.targets
+        result = {
+            "line": self.line,
+            "prediction": _unwrap({n: t.value for n, t in targets.items()}),
+        }
         named = {
-            target: {str(label): p for label, p in told.probabilities.items()}
-            for target, told in self.targets.items()
+            name: {str(label): p for label, p in told.probabilities.items()}
+            for name, told in targets.items()
         }
         if any(named.values()):
             result["probabilities"] = _unwrap(named)
-        result |= _extra(self.targets)
+        for part in dict.fromkeys(part for told in targets.values() for part in told.extra):
+            result[part] = _unwrap({name: told.extra[part] for name, told in targets.items()})
         if self.nodes is not None:
             result["nodes"] = list(self.nodes)
         return {**result, "reason": self.reason}
 
     def cells(self, count: int) -> list[Any]:
-        """The cells of the columns `Head.table_columns`; of nodes each is a list of their values.
+        """The cells of a table; of nodes each is a list of their values.
 
         Args:
             count: how many columns there are; all are None where there is no prediction.
@@ -73,38 +79,18 @@ class Prediction:
         if self.reason:
             return [None] * count
         if self.nodes is None:
-            return _cells(self.targets)
-        by_node = map(_cells, self.rows)
-        return [list(values) for values in zip(*by_node, strict=True)]
-
-
-def _cells(targets: Mapping[str, TargetPrediction]) -> list[Any]:
-    cells: list[Any] = []
-    for told in targets.values():
-        cells += [told.value, *told.probabilities.values(), *told.extra.values()]
-    return cells
-
-
-def free_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """The names, with _2, _3 and so on where the input has such a column."""
-    used, free = set(taken), []
-    for name in names:
-        candidate, number = name, 1
-        while candidate in used:
-            number += 1
-            candidate = f"{name}_{number}"
-        used.add(candidate)
-        free.append(candidate)
-    return free
+            return list(self.rows[0])
+        return [list(values) for values in zip(*self.rows, strict=True)] or [[]] * count
 
 
 def describe(
-    dag: TypedDAG, head: Head, predicted: Predicted, added: Tensor | None = None
+    dag: TypedDAG,
+    head: Head,
+    predicted: Predicted,
+    added: Tensor | None = None,
+    columns: Sequence[OutputColumn] | None = None,
 ) -> Iterator[Prediction]:
-    """One prediction for each graph, made when it is asked for.
-
-    The words for all nodes of a large batch at once would keep Python's collector busy for longer
-    than it takes to find them.
+    """One prediction for each graph.
 
     Args:
         dag: the graphs as read, with their strings.
@@ -112,39 +98,40 @@ def describe(
         predicted: its predictions, on the CPU.
         added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
             none.
+        columns: the columns of its predictions; None for those of the head.
     """
-    lines = dag.origin[:, 1].tolist()
-    failed = _failed(dag, head, predicted)
+    columns = head.output_columns() if columns is None else columns
+    lines, failed = dag.origin[:, 1].tolist(), _failed(dag, head, predicted)
+    rows = list(zip(*(column.values(predicted) for column in columns), strict=True))
     added_in = {} if added is None else _numbers_within_graphs(dag, added)
     if head.level == "graph":
-        rows = head.describe(predicted)
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
             if graph in failed:
                 yield Prediction(line, _NOT_FINITE)
-            else:
-                yield Prediction(line, "", row, added=added_in.get(graph, frozenset()))
+                continue
+            own = added_in.get(graph, frozenset())
+            yield Prediction(line, "", by_target(columns, row), None, [row], own)
         return
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
-    all_facts, node_ptr = node_facts(dag), dag.node_ptr.tolist()
+    node_ptr, all_facts = dag.node_ptr.tolist(), node_facts(dag)
     is_of_nodes = head.level == "node"
     all_nodes: Sequence[int] = range(dag.num_nodes) if is_of_nodes else outputs
     ptr = node_ptr if is_of_nodes else output_ptr
     for graph, line in enumerate(lines):
         first, mine = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
+        # Facts of one graph at a time: those of a whole batch keep Python's collector busy.
         facts = list(islice(all_facts, node_ptr[graph + 1] - first))
         if graph in failed:
             yield Prediction(line, _NOT_FINITE)
             continue
-        found = head.describe(predicted[mine])
-        nodes = all_nodes[mine]
+        row_of = dict(zip(all_nodes[mine], rows[mine], strict=True))
+        told_of = {node: by_target(columns, row) for node, row in row_of.items()}
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
-        root = found[nodes.index(roots[0])] if len(roots) == 1 else {}
+        root = told_of[roots[0]] if len(roots) == 1 else {}
         own = added_in.get(graph, frozenset())
-        pairs = [
-            (n - first, row) for n, row in zip(nodes, found, strict=True) if n - first not in own
-        ]
-        listed = [facts[node] | plain_prediction(row) for node, row in pairs]
-        yield Prediction(line, "", root, listed, [row for _, row in pairs], own)
+        shown = [node for node in row_of if node - first not in own]
+        listed = [facts[node - first] | plain_prediction(told_of[node]) for node in shown]
+        yield Prediction(line, "", root, listed, [row_of[node] for node in shown], own)
 
 
 def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[int]]:
@@ -212,16 +199,6 @@ def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
         return {str(label): p for label, p in probabilities.items()}
     items = nlargest(MOST_CLASSES, probabilities.items(), key=lambda item: item[1])
     return {str(label): p for label, p in items}
-
-
-def _values(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
-    return {name: told.value for name, told in targets.items()}
-
-
-def _extra(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
-    """Further numbers by name, and under the name by target."""
-    names = dict.fromkeys(name for told in targets.values() for name in told.extra)
-    return {n: _unwrap({t: told.extra[n] for t, told in targets.items()}) for n in names}
 
 
 def _unwrap(by_target: Mapping[str, Any]) -> Any:

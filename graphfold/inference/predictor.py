@@ -1,4 +1,4 @@
-"""Predictor: a trained model applied to records, or to strings from Python."""
+"""Predictor: a trained model applied to records, to tables, or to strings from Python."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from graphfold.datasets.storage.fingerprint import unchanged
 from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
 from graphfold.inference.drawing import Drawing, draw_graphs
-from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list
-from graphfold.inference.prediction import Prediction, describe, free_names
+from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list, with_reason
+from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.training.loop.checks import can_share
@@ -43,7 +43,7 @@ Rows = TypeVar("Rows", Tensor, Predicted)
 
 
 class Unread(NamedTuple):
-    """Why a record could not be read, with the 1-based line in the file where the fault is."""
+    """The reason why a record could not be read, with the 1-based line in the file of the fault."""
 
     line: int
     reason: str
@@ -86,8 +86,7 @@ class Predictor:
         settings: Mapping[str, Any] | None = None,
         data: DataModule | None = None,
     ) -> None:
-        self.settings = dict(settings or {})
-        data = data or trained.data({"path": ".", **self.settings})
+        data = data or trained.data({"path": ".", **(settings or {})})
         self.trained = trained
         self.adapter: Adapter = data.source.spec.make().without_targets()
         is_asked = "batch_size" in (settings or {})
@@ -95,11 +94,12 @@ class Predictor:
         self.num_workers = data.num_workers
         self.num_changed = 0
         self.unknown: UnknownValues | None = None
+        self._columns = trained.columns
         self._choices = data.share, data.policy
         self.choose_anew()
 
     def choose_anew(self) -> None:
-        """Forgets what the first records decided, how batches are planned: "auto" until the next.
+        """Forgets how batches are planned where that is "auto", until the next records decide.
 
         So the answers to a file or a table, to their last digits, are its own, whatever was
         predicted before it.
@@ -139,22 +139,13 @@ class Predictor:
                 column.
         """
         items, frame = self._items_of(items, "predict", column)
-        walked = self.walk_records(self._cut_all(items), self._described)
-        answers = [
-            Prediction(record.line, answer.reason) if isinstance(answer, Unread) else answer
-            for record, answer in walked
-        ]
+        walked = self.walk_records(self._records_of(items), self.described)
+        answers = [as_prediction(answer) for _, answer in walked]
         if frame is None:
             return [answer.to_dict() for answer in answers]
-        return frame.add(self.filled_columns(frame.names, answers))
-
-    def filled_columns(
-        self, names: Sequence[str], answers: Sequence[Prediction]
-    ) -> list[NewColumn]:
-        """The columns that `predict` adds to a table, see `new_columns`, with these answers."""
-        added = self.new_columns(names)
-        rows = [[*answer.cells(len(added) - 1), answer.reason] for answer in answers]
-        return [new._replace(values=[row[at] for row in rows]) for at, new in enumerate(added)]
+        columns = self.new_columns(frame.names)
+        rows = [[*answer.cells(len(columns) - 1), answer.reason] for answer in answers]
+        return frame.add([c._replace(values=[r[k] for r in rows]) for k, c in enumerate(columns)])
 
     def new_columns(self, names: Sequence[str]) -> list[NewColumn]:
         """The columns that `predict` adds to a table, `reason` at last, without values.
@@ -162,11 +153,8 @@ class Predictor:
         Args:
             names: the columns that it has.
         """
-        head = self.trained.head
-        added = free_names([*head.table_columns, "reason"], names)
-        is_list = [head.level != "graph"] * len(head.table_types)
-        kinds = zip([*head.table_types, str], [*is_list, False], strict=True)
-        return [NewColumn(name, (), *kind) for name, kind in zip(added, kinds, strict=True)]
+        is_list = self.trained.head.level != "graph"
+        return with_reason([NewColumn(c.name, c.type, is_list) for c in self._columns], names)
 
     def embed(self, items: Any, column: str | None = None) -> Tensor:
         """[num_items, width] float32 the vector of each item that the head of the model reads.
@@ -183,7 +171,7 @@ class Predictor:
             DataError: as `predict`.
         """
         items, _ = self._items_of(items, "embed", column)
-        walked = self.walk_records(self._cut_all(items), self.embed_graphs)
+        walked = self.walk_records(self._records_of(items), self.embed_graphs)
         vectors = [answer for _, answer in walked]
         width = next((len(row) for row in vectors if isinstance(row, Tensor)), 0)
         unread = torch.full((width,), torch.nan)
@@ -207,7 +195,7 @@ class Predictor:
         Raises:
             RecordError: if it cannot be read, predicted or drawn.
         """
-        result = read_records(self.adapter, Path(), [self._record_of(item)])
+        result = read_records(self.adapter, Path(), [self.adapter.record_of(item)])
         (prediction,) = predictions = self.predict_graphs(result.dag)
         (drawing,) = draw_graphs(self.trained, result.dag, predictions)
         if drawing is None:
@@ -218,7 +206,6 @@ class Predictor:
         self,
         path: Path,
         answer: Callable[[TypedDAG], Iterable[Answer]],
-        skip: int = 0,
         stop: int | None = None,
     ) -> Iterator[tuple[Record, Answer | Unread]]:
         """Each record of a file with its answer, in order, in constant memory and one pass.
@@ -228,14 +215,13 @@ class Predictor:
         Args:
             path: the file.
             answer: gives one answer for each of some graphs, as the adapter reads them.
-            skip: so many records at the beginning get none.
             stop: the records from this one on get none; None for all.
 
         Raises:
             DataError: if the file cannot be used, or changes meanwhile.
             SchemaError: if its features are not those that the model was trained with.
         """
-        records = islice(self.adapter.records(path), skip, stop)
+        records = islice(self.adapter.records(path), stop)
         chunks = cut_file(self.adapter, path, records, self.batch_size)
         with unchanged(self.adapter, [path]):
             for chunk, result in read_chunks(chunks, "skip", self.num_workers):
@@ -300,27 +286,26 @@ class Predictor:
             )
         return [column]
 
-    def _cut_all(self, items: Iterable[Any]) -> Iterator[Record]:
-        return (self._cut(item, number) for number, item in enumerate(items, start=1))
+    def _records_of(self, items: Iterable[Any]) -> Iterator[Record]:
+        return (self._record_of(item, number) for number, item in enumerate(items, start=1))
 
-    def _cut(self, item: Any, number: int) -> Record:
+    def _record_of(self, item: Any, number: int) -> Record:
         """The record in an item; where there is none, it says why."""
         try:
-            return replace(self._record_of(item), line=number)
+            return replace(self.adapter.record_of(item), line=number)
         except RecordError as error:
             return Record(number, None, error)
 
-    def _record_of(self, item: Any) -> Record:
-        return self.adapter.record_of(item)
-
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
         """One prediction for each graph, as the adapter reads it, in one batch."""
-        return list(self._described(dag))
+        return list(self.described(dag))
 
-    def _described(self, dag: TypedDAG) -> Iterator[Prediction]:
+    def described(self, dag: TypedDAG) -> Iterator[Prediction]:
+        """The same, put into words one by one."""
         with torch.no_grad():
             predicted = Predicted.cat(self.compute(self.plan(dag), self.trained.predict))
-        return describe(dag, self.trained.head, predicted, self.adapter.added_nodes(dag))
+        added = self.adapter.added_nodes(dag)
+        return describe(dag, self.trained.head, predicted, added, self._columns)
 
     def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
         """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""
@@ -360,6 +345,11 @@ class Predictor:
                 raise
         parts = halves(batch, self.trained.model.plan, self.policy)
         return [rows for half in parts for rows in self._compute(half, rows_of)]
+
+
+def as_prediction(answer: Prediction | Unread) -> Prediction:
+    """An answer to a record, of one that could not be read the reason."""
+    return Prediction(*answer) if isinstance(answer, Unread) else answer
 
 
 def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:

@@ -11,7 +11,6 @@ from graphfold.layers.heads.classification import (
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import (
     EvidentialHead,
-    LogRegressionHead,
     MeanVarianceHead,
     QuantileHead,
     RegressionHead,
@@ -115,7 +114,6 @@ __all__ = [
     "LabelCell",
     "LeafCell",
     "LeafLSTMCell",
-    "LogRegressionHead",
     "MPNNCell",
     "MVLeafCell",
     "MVRNNCell",

@@ -89,6 +89,11 @@ class Model(nn.Module, ABC):
         raw: Tensor = self.head(rows)
         return raw
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of its predictions, beside the value, that have a column."""
+        return self.head.shown_parts
+
     def predict(self, raw: Tensor) -> Predicted:
         """The predictions that raw outputs stand for."""
         return self.head.predict(raw)

@@ -51,32 +51,6 @@ def spearman(predicted: Tensor, target: Tensor) -> Tensor | None:
     return torch.corrcoef(torch.stack([_ranks(predicted), _ranks(target)]))[0, 1]
 
 
-@metric(task="regression", higher_is_better=False)
-def q_error(predicted: Tensor, target: Tensor) -> Tensor | None:
-    """Median of the q-error, max(predicted / true, true / predicted); for values above zero."""
-    return _q_error(predicted, target, 0.5)
-
-
-@metric(task="regression", higher_is_better=False)
-def q_error_90(predicted: Tensor, target: Tensor) -> Tensor | None:
-    """90th percentile of the q-error."""
-    return _q_error(predicted, target, 0.9)
-
-
-@metric(task="regression", higher_is_better=False)
-def q_error_95(predicted: Tensor, target: Tensor) -> Tensor | None:
-    """95th percentile of the q-error."""
-    return _q_error(predicted, target, 0.95)
-
-
-def _q_error(predicted: Tensor, target: Tensor, quantile: float) -> Tensor | None:
-    """Moerkotte et al. (2009), https://doi.org/10.14778/1687627.1687738, equation 1."""
-    if (predicted <= 0).any() or (target <= 0).any():
-        return None
-    ratio = (predicted.double().log() - target.double().log()).abs().exp()
-    return torch.quantile(ratio, quantile)
-
-
 def _error(predicted: Tensor, target: Tensor) -> Tensor:
     return predicted.double() - target.double()
 

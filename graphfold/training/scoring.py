@@ -51,9 +51,18 @@ class HeadMetrics:
 
     @staticmethod
     def of(
-        head: Head, names: Sequence[str] | None = None, reduction: str = "per_graph"
+        head: Head,
+        names: Sequence[str] | None = None,
+        reduction: str = "per_graph",
+        parts: Sequence[str] | None = None,
     ) -> HeadMetrics:
-        """The metrics with some names or dotted paths; None for the head's own.
+        """The metrics with some names or dotted paths, and those of how sure predictions are.
+
+        Args:
+            head: what predicts.
+            names: None for the head's own.
+            reduction: how the loss is averaged, "per_graph" or "per_node".
+            parts: the parts of the predictions; None for the head's own.
 
         Raises:
             ConfigError: if there is no such metric, it is not for the head's predictions, or two
@@ -68,7 +77,7 @@ class HeadMetrics:
                 )
             if [other.name for other in chosen].count(metric.name) > 1:
                 raise ConfigError(f"two metrics are called '{metric.name}'. Leave one out.")
-        for task in head.uncertainty_tasks:
+        for task in head.uncertainty_tasks(head.shown_parts if parts is None else parts):
             chosen += builtin_metrics(task).values()
         return HeadMetrics(head, tuple(chosen), reduction)
 

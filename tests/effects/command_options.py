@@ -22,7 +22,6 @@ from effects.table import Rows
 from training.tiny_runs import read_json
 
 from graphfold.batching import POLICIES, Batch, States
-from graphfold.inference import apply
 from graphfold.layers import GraphModel
 
 ROWS = row = Rows()
@@ -33,7 +32,6 @@ WRONG = {
     "evaluate": ["absent"],
     "predict": ["absent", "absent.csv"],
     "draw": ["absent", "absent.csv"],
-    "fingerprint": ["absent", "absent.csv"],
     "tune": ["data=absent"],
     "check-adapter": ["absent"],
     "verify": ["absent"],
@@ -41,7 +39,7 @@ WRONG = {
 }
 
 #: The commands that apply a run to a file, and what they write for molecules.
-APPLIED = ("predict", "fingerprint", "draw")
+APPLIED = ("predict", "draw")
 
 
 def command_of(option: str) -> str:
@@ -225,25 +223,6 @@ def _(lab, option):
 
 
 @row.nothing(
-    [f"{command} --input-format" for command in APPLIED],
-    "a table whose name does not say its kind is read as one whose name does",
-)
-def _(lab, option):
-    command, run = command_of(option), lab.run("molecules").folder
-    content, found = "CCO ethanol\nCC ethane\n", []
-    named, unnamed = lab.write("kind.smi", content), lab.write("kind.txt", content)
-    for words in ([named], [unnamed, "--input-format", "smi"]):
-        folder = lab.folder / f"kind{len(found)}"
-        more = ["--output", folder] if command == "draw" else []
-        printed = ok(lab, command, run, *words, *more)
-        found.append(_files(folder) if command == "draw" else printed)
-    assert found[0] == found[1]
-    assert len(found[0]) >= 2
-    assert "Add --input-format" in refused(lab, command, run, unnamed)
-    assert "no input format 'smy'" in refused(lab, command, run, named, "--input-format", "smy")
-
-
-@row.nothing(
     [f"{command} --batch-size" for command in ("evaluate", *APPLIED)],
     "how many are predicted at once changes no answer",
 )
@@ -405,7 +384,7 @@ def _(lab, tmp_path):
     assert {"test/precision/yes", "test/recall/no"} <= found[1][1] - found[0][1]
 
 
-# predict, fingerprint, draw
+# predict, draw
 
 
 @row.changes("predict --output", "what would be printed is written to that file")
@@ -443,78 +422,26 @@ def _(lab, tmp_path):
         assert bare[0] == bare[1]
 
 
-@row.changes("fingerprint --output", "its suffix chooses the form; the numbers are the same")
+@row.changes("predict --embeddings", "the vector that the head reads, in place of predictions")
 def _(lab, tmp_path):
-    words = ["fingerprint", lab.run("molecules").folder, table(lab)]
+    words = ["predict", lab.run("molecules").folder, table(lab), "--embeddings"]
     printed = rows(ok(lab, *words))
     names = [name for name in printed[0] if name.startswith("embedding_")]
     expected = np.array([[float(r[name]) for name in names] for r in printed])
     assert expected.shape == (30, 8)
     ok(lab, *words, "--output", tmp_path / "e.npy")
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), expected, rtol=1e-5)
-    ok(lab, *words, "--output", tmp_path / "e.csv")
-    assert rows((tmp_path / "e.csv").read_text()) == printed
-    assert "e.txt" in refused(lab, *words, "--output", tmp_path / "e.txt")
 
 
-@row.changes("fingerprint --format", "the form of the files in a folder; of one file its suffix")
+@row.changes("predict --shard", "every so many of the inputs are done, the others are other jobs'")
 def _(lab, tmp_path):
-    words = ["fingerprint", lab.run("molecules").folder, table(lab), "--output", tmp_path]
-    ok(lab, *words)
-    ok(lab, *words, "--format", "npy")
-    stem = table(lab).stem
-    assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {f"{stem}.csv", f"{stem}.npy"}
-    printed = rows((tmp_path / f"{stem}.csv").read_text())
-    assert np.load(tmp_path / f"{stem}.npy").shape == (len(printed), 8)
-    assert "Leave --format out" in refused(lab, *words[:3], "--format", "npy")
-
-
-@row.changes(
-    [f"{command} --shard" for command in ("predict", "fingerprint")],
-    "every so many of the inputs are done, and the others are left to other jobs",
-)
-def _(lab, option, tmp_path):
-    command, run = command_of(option), lab.run("molecules").folder
+    run, out = lab.run("molecules").folder, tmp_path.parent / f"{tmp_path.name}-out"
     for number in range(5):
         (tmp_path / f"{number}.csv").write_text(f"smiles\n{'C' * (number + 1)}\n")
-    found = []
-    for job in ("1/2", "2/2"):
-        ok(lab, command, run, tmp_path, "--output", tmp_path / job[0], "--shard", job)
-        found.append(sorted(p.name for p in (tmp_path / job[0]).glob("*.csv")))
-        (tmp_path / job[0]).rename(tmp_path.parent / f"{tmp_path.name}-{job[0]}")
-    assert found == [["0.csv", "2.csv", "4.csv"], ["1.csv", "3.csv"]]
-    assert "is one file" in refused(lab, command, run, table(lab), "--shard", "1/2")
-    assert "is no share" in refused(lab, command, run, table(lab), "--shard", "3/2")
-
-
-@row.changes(
-    [
-        f"{command} {option}"
-        for command in ("predict", "fingerprint")
-        for option in ("--engine", "--workers")
-    ],
-    "several inputs are worked on at once; what is written is the same",
-)
-def _(lab, option, tmp_path):
-    command, run = command_of(option), lab.run("molecules").folder
-    for number in range(3):
-        (tmp_path / f"{number}.csv").write_text(f"smiles\n{'C' * (number + 1)}\n")
-    out, workers = [tmp_path.parent / f"{tmp_path.name}-{i}" for i in range(2)], []
-
-    def backwards(do: Any, inputs: Any, count: int | None) -> Any:
-        workers.append(count)
-        return [(given, do(given)) for given in reversed(inputs)]
-
-    ok(lab, command, run, tmp_path, "--output", out[0])
-    with mock.patch.object(apply, "on_ray", backwards):  # as other processes would
-        words = ["--output", out[1], "--engine", "ray", "--workers", "2"]
-        ok(lab, command, run, tmp_path, *words)
-    assert workers == [2]
-    written = [{path.name: path.read_text() for path in folder.glob("*.csv")} for folder in out]
-    assert written[0] == written[1]
-    assert len(written[0]) == 3
-    assert "Add --engine ray" in refused(lab, command, run, tmp_path, "--workers", "2")
-    assert "Name a folder" in refused(lab, command, run, table(lab), "--engine", "ray")
+    for job, wanted in (("1/2", [0, 2, 4]), ("2/2", [0, 1, 2, 3, 4])):
+        ok(lab, "predict", run, tmp_path, "--output", out, "--shard", job)
+        assert sorted(p.name for p in out.iterdir()) == [f"{number}.csv" for number in wanted]
+    assert "is no share" in refused(lab, "predict", run, table(lab), "--shard", "3/2")
 
 
 @row.changes("draw --output", "the folder of the pictures; by default INPUT_drawings, here")

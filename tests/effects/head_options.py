@@ -26,7 +26,7 @@ SCHEMA = Schema(
         *(Column("yes", "int64", size=2), Column("no", "int64", size=2)),
     ),
 )
-SCALERS = {"a": (10.0, 4.0, 2.0, 0.5, -50.0, 50.0), "b": (5.0, 2.0, 1.5, 0.3, -50.0, 50.0)}
+SCALERS = {"a": (10.0, 4.0, -50.0, 50.0), "b": (5.0, 2.0, -50.0, 50.0)}
 
 #: The heads of one class or score, and the target of each.
 SINGLE = {"ClassificationHead": "kind", "PairClassificationHead": "kind", "RelatednessHead": "a"}

@@ -81,4 +81,7 @@ def test_only_public_names_are_imported() -> None:
     tree = ast.parse((QUERY_PLANS / "postgresql_plans.py").read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {str(name) for name in modules if str(name).startswith("graphfold")}
-    assert ours == {f"graphfold.{name}" for name in ("batching", "dag", "datasets", "errors")}
+    assert ours == {
+        f"graphfold.{name}"
+        for name in ("batching", "dag", "datasets", "errors", "layers", "metrics")
+    }

@@ -30,7 +30,7 @@ from graphfold.inference.explain import Contributions
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.head import TargetPrediction
+from graphfold.layers.heads.output_column import TargetPrediction
 from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 

@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from inference.test_predict import SMALL
-from training.tiny_runs import train, write_corpora, write_molecules
 
 import graphfold
 from graphfold.errors import DataError
@@ -23,29 +21,13 @@ NAMES = ["a b_pred", "a b_limit", "c_pred", "c_limit", "reason"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("frames")
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> Predictor:
-    table = write_molecules(folder / "m.csv")
-    columns = "data.target_columns=['a b',c]"
-    run = train(folder / "values", "data=smiles", f"data.path={table}", columns, *SMALL)
-    return graphfold.load(run)
+def model(numbers: Path) -> Predictor:
+    return graphfold.load(numbers)
 
 
 @pytest.fixture(scope="module")
 def expected(model: Predictor) -> list[dict[str, Any]]:
     return model.predict(SMILES)
-
-
-@pytest.fixture(scope="module")
-def trees(folder: Path) -> Predictor:
-    root = write_corpora(folder / "corpora")
-    return graphfold.load(
-        train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
-    )
 
 
 def check_columns(columns: dict[str, list[Any]], expected: list[dict[str, Any]]) -> None:
@@ -148,15 +130,16 @@ def test_what_is_no_list_of_records_is_refused(model: Predictor, data: Any, mess
         model.predict(data())
 
 
-def test_a_table_of_trees_is_its_only_column(trees: Predictor) -> None:
+def test_a_table_of_trees_is_its_only_column(trees: Path) -> None:
+    model = graphfold.load(trees)
     texts = ["(3 (2 the) (4 film))", "(3"]
-    good, bad = trees.predict(texts)
-    found = trees.predict(pd.DataFrame({"text": texts}))
+    good, bad = model.predict(texts)
+    found = model.predict(pd.DataFrame({"text": texts}))
     assert found["label_pred"][0] == [node["prediction"] for node in good["nodes"]]
     assert found["label_pred"][1] is None
     assert found["reason"].tolist() == ["", bad["reason"]]
     with pytest.raises(DataError, match="has 2 columns.*Name its column with"):
-        trees.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
+        model.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
 
 
 def test_embeddings_are_those_of_the_column(model: Predictor) -> None:

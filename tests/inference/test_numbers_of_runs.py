@@ -1,4 +1,4 @@
-"""Numbers of runs whose targets are costs, bounds or pairs, from predictions.csv and NumPy."""
+"""Numbers of runs whose targets are bounds or pairs, from predictions.csv and NumPy."""
 
 from __future__ import annotations
 
@@ -46,73 +46,6 @@ def errors_of(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
         "pearson": stats.pearsonr(p, y).statistic,
         "spearman": stats.spearmanr(p, y).statistic,
     }
-
-
-# Costs
-
-
-@pytest.fixture(scope="module")
-def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Molecules with a cost that spans five powers of ten, about that of their size."""
-    folder, rng = tmp_path_factory.mktemp("costs"), random.Random(5)
-    lines = ["smiles,cost"]
-    for number in range(90):
-        smiles = "C" * (number // 10) + MOLECULES[number % 10]
-        lines.append(f"{smiles},{10 ** (len(smiles) / 5 + rng.uniform(-1, 1)):.4g}")
-    (folder / "m.csv").write_text("\n".join(lines) + "\n")
-    return train(
-        folder / "run", "data=smiles", "model=gcn", f"data.path={folder}/m.csv",
-        "data.target_columns=[cost]", "data.units={cost: ms}", "data.fractions=[0.5,0.25,0.25]",
-        "model.head._target_=graphfold.layers.LogRegressionHead", "monitor=val/q_error",
-        "optimizer.lr=0.03", *SMALL,
-    )  # fmt: skip
-
-
-def test_q_errors_are_those_of_the_file(costs: Path) -> None:
-    metrics, name = read_json(costs / "metrics.json"), "cost"
-    log_std = np.log(training_costs(costs)).std()
-    for part in PARTS:
-        rows = rows_of(costs, part)
-        assert len(rows) > 20
-        y, p, low, high = (
-            numbers(rows, f"{name}_{what}") for what in ("measured", "pred", "lower", "upper")
-        )
-        q = np.maximum(y / p, p / y)
-        assert q.max() > 2 * np.median(q) > 2.4
-        want = {"q_error": np.median(q)}
-        want |= {f"q_error_{n}": np.percentile(q, n) for n in (90, 95)}
-        want |= {key: errors_of(y, p)[key] for key in ("mae", "rmse", "spearman")}
-        want |= {"interval_width": np.mean(high - low)}
-        agree(metrics, part, want)
-        agree(metrics, part, want, name)
-        agree(metrics, part, {"loss": np.mean(np.log(q)) / log_std})
-        inside = [np.mean((low * (1 - e) <= y) & (y <= high * (1 + e))) for e in (-1e-5, 1e-5)]
-        assert inside[0] <= metrics[f"{part}/interval_coverage"] <= inside[1]
-        np.testing.assert_allclose(high / p, p / low, rtol=1e-4)  # an interval is a factor
-
-
-def training_costs(costs: Path) -> np.ndarray:
-    """The costs of the training part, from the file of the data."""
-    with (costs / "split.csv").open(newline="") as file:
-        lines = [int(row["line"]) for row in csv.DictReader(file) if row["part"] == "train"]
-    records = (costs.parent / "m.csv").read_text().splitlines()
-    return np.array([float(records[line - 1].partition(",")[2]) for line in lines])
-
-
-def test_the_intervals_of_costs_are_conformal(costs: Path) -> None:
-    """Their factor is the k-th least q-error of the validation part, k = ⌈0.9 (n + 1)⌉."""
-    rows = rows_of(costs, "val")
-    y, p, high = (numbers(rows, f"cost_{n}") for n in ("measured", "pred", "upper"))
-    q = np.sort(np.maximum(y / p, p / y))
-    rank = math.ceil(0.9 * (len(q) + 1))
-    np.testing.assert_allclose(high / p, q[rank - 1], rtol=1e-4)
-
-
-def test_the_report_shows_the_q_errors_of_the_file(costs: Path) -> None:
-    metrics, report = read_json(costs / "metrics.json"), (costs / "report.html").read_text()
-    for name in ("q_error", "q_error_90", "q_error_95"):
-        cells = "".join(f"<td>{metrics[f'{part}/{name}']:.6g}</td>" for part in PARTS)
-        assert f"<tr><td>{name}</td>{cells}</tr>" in report
 
 
 # Targets with bounds

@@ -16,7 +16,6 @@ from training.tiny_runs import MOLECULES, read_json, run, train, write_corpora, 
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import random_split
 from graphfold.inference import part_files
-from graphfold.layers import RegressionHead
 from graphfold.training.run.checkpoint import Checkpoint
 
 SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
@@ -242,12 +241,11 @@ def test_the_file_is_whole_or_not_there(
 ) -> None:
     """A head that fails in the midst leaves what was there, and nothing beside it."""
 
-    def broken(self: RegressionHead, prediction: object, names: object) -> object:
+    def broken(numbers: object) -> object:
         raise RuntimeError("in the midst")
 
     before = (numbers / "predictions.csv").read_bytes()
-    monkeypatch.setattr("graphfold.layers.heads.head.Head.predictions", broken)
-    monkeypatch.setattr(RegressionHead, "predictions", broken)
+    monkeypatch.setattr("graphfold.layers.heads.output_column.finite_numbers", broken)
     assert run("train", f"resume={numbers}") == 1
     assert (numbers / "predictions.csv").read_bytes() == before
     assert not list(numbers.glob(".*.tmp"))

@@ -11,41 +11,15 @@ from typing import Any
 
 import pytest
 import torch
+from inference.conftest import SMALL
 from rdkit import Chem
-from training.tiny_runs import listops, run, train, write_corpora, write_molecules
+from training.tiny_runs import listops, run, train, write_molecules
 
 import graphfold
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.readers.conllu import UPOS
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError
-
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("predict")
-
-
-@pytest.fixture(scope="module")
-def values(folder: Path) -> Path:
-    table = write_molecules(folder / "m.csv")
-    columns = "data.target_columns=['a b',c]"
-    return train(folder / "values", "data=smiles", f"data.path={table}", columns, *SMALL)
-
-
-@pytest.fixture(scope="module")
-def classes(folder: Path) -> Path:
-    table = write_molecules(folder / "m.csv")
-    columns = ["data.target_columns=[active]", "data.task=classification"]
-    return train(folder / "classes", "data=smiles", f"data.path={table}", *columns, *SMALL)
-
-
-@pytest.fixture(scope="module")
-def trees(folder: Path) -> Path:
-    root = write_corpora(folder / "corpora")
-    return train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
 
 
 def table_of(run_path: Path, path: Path, *words: str | Path) -> list[dict[str, str]]:
@@ -61,10 +35,10 @@ def lines_of(run_path: Path, path: Path, *words: str | Path) -> list[dict[str, A
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_molecules_keep_their_columns_and_order(values: Path, folder: Path) -> None:
-    path = folder / "new.csv"
+def test_molecules_keep_their_columns_and_order(numbers: Path, home: Path) -> None:
+    path = home / "new.csv"
     path.write_text('name,smiles\n"a, b",CCO\nx,C1CC\n"say ""hi""",\nlast,c1ccccc1\nshort\n')
-    rows = table_of(values, path)
+    rows = table_of(numbers, path)
     columns = [f"{target}_{what}" for target in ("a b", "c") for what in ("pred", "limit")]
     assert list(rows[0]) == ["name", "smiles", *columns, "reason"]
     assert [row["name"] for row in rows] == ["a, b", "x", 'say "hi"', "last", "short"]
@@ -77,15 +51,15 @@ def test_molecules_keep_their_columns_and_order(values: Path, folder: Path) -> N
     float(rows[0]["c_pred"])
 
 
-def test_targets_in_the_input_are_not_read(values: Path, folder: Path) -> None:
-    path = folder / "texts.csv"
+def test_targets_in_the_input_are_not_read(numbers: Path, home: Path) -> None:
+    path = home / "texts.csv"
     path.write_text("smiles,c\nCCO,none of your business\nCC,\n")
-    rows = table_of(values, path)
+    rows = table_of(numbers, path)
     assert [row["reason"] for row in rows] == ["", ""]
 
 
-def test_classes_have_probabilities(classes: Path, folder: Path) -> None:
-    path = folder / "new.csv"
+def test_classes_have_probabilities(classes: Path, home: Path) -> None:
+    path = home / "new.csv"
     path.write_text("smiles\nCCO\nCC\nbad\n")
     rows = table_of(classes, path)
     names = ["active_pred", "active_prob_0", "active_prob_1"]
@@ -97,8 +71,8 @@ def test_classes_have_probabilities(classes: Path, folder: Path) -> None:
     assert [rows[2][name] for name in names] == ["", "", ""]
 
 
-def test_names_that_clash_are_numbered(classes: Path, folder: Path) -> None:
-    path = folder / "clash.csv"
+def test_names_that_clash_are_numbered(classes: Path, home: Path) -> None:
+    path = home / "clash.csv"
     path.write_text("active_pred,smiles,reason,reason_2\nmine,CC,why,so\n")
     (row,) = table_of(classes, path)
     assert row["active_pred"] == "mine"
@@ -106,19 +80,19 @@ def test_names_that_clash_are_numbered(classes: Path, folder: Path) -> None:
     assert (row["reason"], row["reason_2"], row["reason_3"]) == ("why", "so", "")
 
 
-def test_smi_and_gzip(values: Path, folder: Path) -> None:
-    (folder / "x.smi").write_text("CCO ethanol\n\nC1CC ring\nCC\n")
-    rows = table_of(values, folder / "x.smi")
+def test_smi_and_gzip(numbers: Path, home: Path) -> None:
+    (home / "x.smi").write_text("CCO ethanol\n\nC1CC ring\nCC\n")
+    rows = table_of(numbers, home / "x.smi")
     assert [row["name"] for row in rows] == ["ethanol", "ring", ""]
-    with gzip.open(folder / "x.csv.gz", "wt") as file:
+    with gzip.open(home / "x.csv.gz", "wt") as file:
         file.write("smiles\r\nCCO\r\n")
-    (row,) = table_of(values, folder / "x.csv.gz")
+    (row,) = table_of(numbers, home / "x.csv.gz")
     assert row["reason"] == ""
 
 
-def test_batches_do_not_change_the_predictions(values: Path, folder: Path) -> None:
-    path = write_molecules(folder / "many.csv", num_rows=40, bad_rows=3)
-    ones, all_at_once = (table_of(values, path, "--batch-size", n) for n in ("1", "100"))
+def test_batches_do_not_change_the_predictions(numbers: Path, home: Path) -> None:
+    path = write_molecules(home / "many.csv", num_rows=40, bad_rows=3)
+    ones, all_at_once = (table_of(numbers, path, "--batch-size", n) for n in ("1", "100"))
     assert len(ones) == 40
     assert [row["reason"] for row in ones] == [row["reason"] for row in all_at_once]
     for one, other in zip(ones[3:], all_at_once[3:], strict=True):
@@ -126,17 +100,17 @@ def test_batches_do_not_change_the_predictions(values: Path, folder: Path) -> No
 
 
 def test_nothing_is_written_when_the_file_is_at_fault(
-    values: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    numbers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = gzip.compress(b"smiles\n" + b"CCO\n" * 5000)[:-20]
     (tmp_path / "cut.csv.gz").write_bytes(cut)
     for name, message in (("cut.csv.gz", "cut"), ("none.csv", "no such file")):
         out = tmp_path / "out.csv"
-        assert run("predict", values, tmp_path / name, "--output", out) == 2
+        assert run("predict", numbers, tmp_path / name, "--output", out) == 2
         assert message in capsys.readouterr().err
         assert not out.exists()
     (tmp_path / "other.csv").write_text("SMILE\nCC\n")
-    assert run("predict", values, tmp_path / "other.csv") == 2
+    assert run("predict", numbers, tmp_path / "other.csv") == 2
     captured = capsys.readouterr()
     assert "no column 'smiles'" in captured.err
     assert "Add --set smiles_column=VALUE." in captured.err
@@ -145,11 +119,11 @@ def test_nothing_is_written_when_the_file_is_at_fault(
 
 @pytest.mark.parametrize(
     "words",
-    [["predict", "--input-format", "csv"], ["predict", "--format", "parquet"], ["evaluate"]],
+    [["predict", "--format", "csv"], ["predict", "--format", "parquet"], ["evaluate"]],
 )
 def test_a_file_that_changes_meanwhile_gives_no_mixture(
     words: list[str],
-    values: Path,
+    numbers: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -168,41 +142,41 @@ def test_a_file_that_changes_meanwhile_gives_no_mixture(
             yield record
 
     monkeypatch.setattr(SmilesAdapter, "records", changing)
-    assert run(command, values, *data, *options, *out) == 2
+    assert run(command, numbers, *data, *options, *out) == 2
     assert "new.csv: the file changed while it was read. Wait until" in capsys.readouterr().err
     assert not [*tmp_path.glob("out.*")]
 
 
 def test_a_file_of_which_nothing_can_be_read_is_wrong_use(
-    trees: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    trees: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "sentences.conllu").write_text("1\tthe\tthe\tDET\n2\tfilm\tfilm\tNOUN\n")
-    out = folder / "sentences.jsonl"
-    assert run("predict", trees, folder / "sentences.conllu", "--output", out) == 2
+    (home / "sentences.conllu").write_text("1\tthe\tthe\tDET\n2\tfilm\tfilm\tNOUN\n")
+    out = home / "sentences.jsonl"
+    assert run("predict", trees, home / "sentences.conllu", "--output", out) == 2
     assert "not one record could be read" in capsys.readouterr().err
     assert all(json.loads(line)["reason"] for line in out.read_text().splitlines())
 
 
-def test_a_setting_names_the_column(values: Path, folder: Path) -> None:
-    (folder / "renamed.csv").write_text("my smiles\nCC\n")
+def test_a_setting_names_the_column(numbers: Path, home: Path) -> None:
+    (home / "renamed.csv").write_text("my smiles\nCC\n")
     words = ["--set", "smiles_column='my smiles'"]
-    (row,) = table_of(values, folder / "renamed.csv", *words)
+    (row,) = table_of(numbers, home / "renamed.csv", *words)
     assert row["reason"] == ""
 
 
 def test_standard_output_is_the_default(
-    values: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    numbers: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "one.csv").write_text("smiles\nCC\nbad\n")
-    assert run("predict", values, folder / "one.csv") == 0
+    (home / "one.csv").write_text("smiles\nCC\nbad\n")
+    assert run("predict", numbers, home / "one.csv") == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines()[0] == "smiles,a b_pred,a b_limit,c_pred,c_limit,reason"
     assert len(captured.out.splitlines()) == 3
     assert captured.err == "1 predicted, 1 could not be read (see their reason)\n"
 
 
-def test_trees_give_a_line_per_record(trees: Path, folder: Path) -> None:
-    path = folder / "new.txt"
+def test_trees_give_a_line_per_record(trees: Path, home: Path) -> None:
+    path = home / "new.txt"
     path.write_text("(3 (2 the) (4 film))\n(3 (2 the) (9 film))\n(1 bad)\n")
     good, bad, word = lines_of(trees, path)
     assert [line["line"] for line in (good, bad, word)] == [1, 2, 3]
@@ -234,11 +208,9 @@ def test_predictions_are_of_the_nodes_of_the_record(trees: Path) -> None:
     assert answer["prediction"] == answer["nodes"][4]["prediction"]
 
 
-def test_words_get_the_names_of_their_tags(folder: Path) -> None:
-    root = write_corpora(folder / "corpora")
-    run_path = train(folder / "tags", "experiment=ud_upos", f"data.root={root}", *SMALL)
-    path = root / "ud_english_ewt" / "en_ewt-ud-test.conllu"
-    first = lines_of(run_path, path)[0]
+def test_words_get_the_names_of_their_tags(tagger: Path, home: Path) -> None:
+    path = home / "corpora" / "ud_english_ewt" / "en_ewt-ud-test.conllu"
+    first = lines_of(tagger, path)[0]
     assert first["prediction"] is None
     assert len(first["nodes"]) == 4
     for node in first["nodes"]:
@@ -248,16 +220,16 @@ def test_words_get_the_names_of_their_tags(folder: Path) -> None:
         assert node["prediction"] in UPOS
 
 
-def test_pairs_get_a_score(folder: Path) -> None:
-    root = write_corpora(folder / "corpora")
-    run_path = train(folder / "pairs", "experiment=sick_tree_lstm", f"data.root={root}", *SMALL)
+def test_pairs_get_a_score(home: Path) -> None:
+    root = home / "corpora"
+    run_path = train(home / "pairs", "experiment=sick_tree_lstm", f"data.root={root}", *SMALL)
     lines = lines_of(run_path, root / "sick" / "parsed" / "test")
     assert len(lines) == 8
     assert all(1 <= line["prediction"] <= 5 for line in lines)
 
 
-def test_from_python(values: Path, trees: Path) -> None:
-    found = graphfold.load(values).predict(["CCO", "C1CC", "", "CC"])
+def test_from_python(numbers: Path, trees: Path) -> None:
+    found = graphfold.load(numbers).predict(["CCO", "C1CC", "", "CC"])
     assert [item["line"] for item in found] == [1, 2, 3, 4]
     assert set(found[0]["prediction"]) == {"a b", "c"}
     assert [bool(item["reason"]) for item in found] == [False, True, True, False]
@@ -266,11 +238,11 @@ def test_from_python(values: Path, trees: Path) -> None:
     assert good["prediction"] in range(5)
     assert "never closed" in bad["reason"]
     assert "several records" in two["reason"]
-    assert graphfold.load(values).predict([]) == []
+    assert graphfold.load(numbers).predict([]) == []
 
 
-def test_one_string_is_no_list_of_records(values: Path) -> None:
-    model = graphfold.load(values)
+def test_one_string_is_no_list_of_records(numbers: Path) -> None:
+    model = graphfold.load(numbers)
     with pytest.raises(DataError, match=r"not one record. Write predict\(\['CCO'\]\)"):
         model.predict("CCO")
     for single in (b"CCO", Chem.MolFromSmiles("CCO"), None):
@@ -278,7 +250,7 @@ def test_one_string_is_no_list_of_records(values: Path) -> None:
             model.predict(single)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["values", "classes", "trees"])
+@pytest.mark.parametrize("name", ["numbers", "classes", "trees"])
 def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureRequest) -> None:
     model = graphfold.load(request.getfixturevalue(name))
     with torch.no_grad():
@@ -289,8 +261,8 @@ def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureR
     assert "no finite number" in item["reason"]
 
 
-def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> None:
-    model = graphfold.load(values)
+def test_molecules_and_missing_values_from_python(numbers: Path, trees: Path) -> None:
+    model = graphfold.load(numbers)
     text, molecule, nothing, number = model.predict(
         ["OCC", Chem.MolFromSmiles("CCO"), None, float("nan")]
     )
@@ -302,8 +274,8 @@ def test_molecules_and_missing_values_from_python(values: Path, trees: Path) -> 
     assert item["reason"] == "None is no string"
 
 
-def test_a_model_is_shown_in_a_few_lines(values: Path) -> None:
-    model = graphfold.load(values)
+def test_a_model_is_shown_in_a_few_lines(numbers: Path) -> None:
+    model = graphfold.load(numbers)
     text = repr(model)
     assert text == repr(model.trained).replace("TrainedModel", "Predictor")
     assert "best.ckpt (python 3." in text
@@ -314,8 +286,8 @@ def test_a_model_is_shown_in_a_few_lines(values: Path) -> None:
     assert "Parameter" not in text
 
 
-def test_a_graph_target_of_trees(folder: Path) -> None:
-    run_path = train(folder / "listops", *listops("trainer.max_epochs=1"))
+def test_a_graph_target_of_trees(home: Path) -> None:
+    run_path = train(home / "listops", *listops("trainer.max_epochs=1"))
     (item,) = graphfold.load(run_path).predict(["3\t( ( ( [MAX 2 ) 3 ) ] )"])
     assert item["prediction"] in range(10)
     assert "nodes" not in item

@@ -6,25 +6,24 @@ import csv
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from inference.conftest import SMALL
 from training.tiny_runs import MOLECULES, run, train, write_molecules
 
 import graphfold
 from graphfold import TablePredictor
 from graphfold.errors import CheckpointError, ConfigError, DataError
-from graphfold.inference import apply, table_predictor
-from graphfold.layers import RegressionHead
-
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
+from graphfold.inference import predict_files, table_predictor
 
 #: So many records the command predicts at once, and a table of the tests has.
 BATCH = 16
@@ -48,74 +47,51 @@ class Case(NamedTuple):
     pred: str
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tables")
+def rows_of(path: Path) -> pa.Table:
+    with path.open() as file:
+        return pa.Table.from_pylist(list(csv.DictReader(file)))
 
 
-def molecules(folder: Path) -> Case:
-    table = write_molecules(folder / "m.csv", 60)
-    fractions = "data.fractions=[0.4,0.4,0.2]"
-    words = ["data=smiles", "model=dmpnn", f"data.path={table}", "data.target_columns=['a b',c]"]
-    model = train(folder / "molecules", *words, fractions, *SMALL)
-    new = write_molecules(folder / "new.csv", 70, bad_rows=3)
-    with new.open() as file:
-        rows = list(csv.DictReader(file))
-    return Case(model, new, pa.Table.from_pylist(rows), None, "a b_pred")
+@pytest.fixture(scope="session")
+def one(numbers: Path, home: Path) -> Case:
+    """Molecules, some of which cannot be read."""
+    new = write_molecules(home / "tables.csv", 70, bad_rows=3)
+    return Case(numbers, new, rows_of(new), None, "a b_pred")
 
 
-def assays(folder: Path) -> Case:
+@pytest.fixture(scope="session")
+def assays(home: Path) -> Case:
     """Yes or no of molecules, whose classes are words."""
-    path = folder / "assays.csv"
+    path, new = home / "assays.csv", home / "assays_new.csv"
     lines = [f"{smiles},{'yn'[row % 2]}" for row, smiles in enumerate(MOLECULES * 4)]
-    path.write_text("\n".join(["SMILES,toxic", *lines, "C1CC,y"]) + "\n")
+    path.write_text("\n".join(["SMILES,toxic", *lines]) + "\n")
     words = ["data=smiles", f"data.path={path}", "data.target_columns=[toxic]"]
-    more = ["data.smiles_column=SMILES", "data.on_error=skip", "data.task=classification"]
-    model = train(folder / "assays", *words, *more, *SMALL)
-    table = pa.table({"SMILES": [line.split(",")[0] for line in lines] + ["C1CC"]})
-    new = folder / "assays_new.csv"
-    new.write_text("\n".join(["SMILES", *table["SMILES"].to_pylist()]) + "\n")
-    return Case(model, new, table, None, "toxic_pred")
+    more = ["data.smiles_column=SMILES", "data.task=classification"]
+    model = train(home / "assays", *words, *more, *SMALL)
+    new.write_text("\n".join(["SMILES", *(line.split(",")[0] for line in lines), "C1CC"]) + "\n")
+    return Case(model, new, rows_of(new), None, "toxic_pred")
 
 
-def trees(folder: Path) -> Case:
-    tree = ["(2 (2 the) (3 (3 good) (2 film)))", "(1 (1 dull) (2 film))", "(4 (4 bright) (2 film))"]
-    path = folder / "trees.txt"
-    path.write_text("\n".join(tree * 12) + "\n")
-    words = ["data=brackets", f"data.path={path}", "+data.num_classes=5"]
-    model = train(folder / "trees", *words, "model=binary_tree_lstm", *SMALL)
-    texts = [*tree * 10, "(1 (1 dull) (9 film))", "(2 (2 a) (2 film))"]
-    new = folder / "new.txt"
-    new.write_text("\n".join(texts) + "\n")
-    table = pa.table({"id": range(32), "text": texts})
-    return Case(model, new, table, "text", "label_pred")
+@pytest.fixture(scope="session")
+def texts(trees: Path, home: Path) -> Case:
+    """Trees, in the column of a table that has others."""
+    some = ["(2 (2 the) (3 (3 good) (2 film)))", "(1 (1 dull) (2 film))", "(4 (4 bright) (2 film))"]
+    lines = [*some * 10, "(1 (1 dull) (9 film))", "(2 (2 a) (2 film))"]
+    new = home / "tables.txt"
+    new.write_text("\n".join(lines) + "\n")
+    table = pa.table({"id": range(32), "text": lines})
+    return Case(trees, new, table, "text", "label_pred")
 
 
-MAKERS: dict[str, Callable[[Path], Case]] = {
-    "molecules": molecules,
-    "assays": assays,
-    "trees": trees,
-}
-
-
-def make(name: str, folder: Path) -> Case:
-    folder.mkdir(exist_ok=True)
-    return MAKERS[name](folder)
-
-
-@pytest.fixture(scope="module", params=MAKERS)
-def case(request: pytest.FixtureRequest, folder: Path) -> Case:
-    return make(request.param, folder / "cases")
-
-
-@pytest.fixture(scope="module")
-def one(folder: Path) -> Case:
-    return make("molecules", folder / "one")
+@pytest.fixture(params=["one", "assays", "texts"])
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.getfixturevalue(request.param)
+    return found
 
 
 def commanded(case: Case, output: Path, patch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The rows that the command writes for the file of a case, as for a large one."""
-    patch.setattr(apply, "SMALL_FILE", 0)
+    patch.setattr(predict_files, "SMALL_FILE", 0)
     assert run("predict", case.run, case.path, "--output", output, "--batch-size", str(BATCH)) == 0
     with output.open() as file:
         if case.path.suffix == ".csv":
@@ -196,22 +172,6 @@ def test_an_instance_is_small_and_loads_once_in_a_process(
     assert len(loaded) == 2
 
 
-def test_another_process_gives_the_same(one: Case, tmp_path: Path) -> None:
-    predictor = TablePredictor(one.run, batch_size=BATCH)
-    (tmp_path / "predictor").write_bytes(pickle.dumps(predictor))
-    with pa.ipc.new_file(tmp_path / "in", one.table.schema) as file:
-        file.write(one.table)
-    script = (
-        "import pickle, sys, pyarrow as pa\n"
-        "assert 'torch' not in sys.modules\n"
-        "predict = pickle.load(open('predictor', 'rb'))\n"
-        "table = predict(pa.ipc.open_file('in').read_all())\n"
-        "with pa.ipc.new_file('out', table.schema) as file: file.write(table)\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
-    assert pa.ipc.open_file(tmp_path / "out").read_all().equals(predictor(one.table))
-
-
 def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
     one: Case, tmp_path: Path
 ) -> None:
@@ -220,7 +180,9 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
     with pa.ipc.new_file(tmp_path / "in", one.table.schema) as file:
         file.write(one.table)
     script = (
-        "import multiprocessing, pickle, pyarrow as pa, torch\n"
+        "import multiprocessing, pickle, sys, pyarrow as pa\n"
+        "assert 'torch' not in sys.modules\n"
+        "import torch\n"
         "torch.set_num_threads(2)\n"
         "predict = pickle.load(open('predictor', 'rb'))\n"
         "table = pa.ipc.open_file('in').read_all()\n"
@@ -270,9 +232,9 @@ def test_other_tables_come_back_as_they_are(one: Case) -> None:
     assert predictor(one.table.to_pydict()) == want.to_pydict()
 
 
-def test_wrong_uses_are_told_where_it_is_made(one: Case, folder: Path) -> None:
+def test_wrong_uses_are_refused_where_it_is_made(one: Case, texts: Case, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="absent"):
-        TablePredictor(folder / "absent")
+        TablePredictor(tmp_path / "absent")
     with pytest.raises(ConfigError, match="no_such"):
         TablePredictor(one.run, no_such=1)
     predictor = TablePredictor(one.run)
@@ -282,29 +244,18 @@ def test_wrong_uses_are_told_where_it_is_made(one: Case, folder: Path) -> None:
         predictor(["CC"])
     with pytest.raises(ConfigError, match="Load it with smiles_column="):
         TablePredictor(one.run, "smiles")(one.table)
+    with pytest.raises(DataError, match=r"no column 'Text'.*Did you mean 'text'\?"):
+        TablePredictor(texts.run, "Text")(texts.table)
     renamed = one.table.rename_columns([n.upper() for n in one.table.column_names])
     assert TablePredictor(one.run, smiles_column="SMILES")(renamed)["reason"].to_pylist()[-1] == ""
-    assert "molecules" in repr(predictor)
+    assert "numbers" in repr(predictor)
 
 
-def test_a_column_that_is_not_there_is_told(folder: Path) -> None:
-    case = make("trees", folder / "column")
-    with pytest.raises(DataError, match=r"no column 'Text'.*Did you mean 'text'\?"):
-        TablePredictor(case.run, "Text")(case.table)
-
-
-def test_a_run_that_was_trained_anew_is_refused(folder: Path) -> None:
-    case = make("molecules", folder / "anew")
-    content = pickle.dumps(TablePredictor(case.run))
-    checkpoint = case.run / "checkpoints" / "best.ckpt"
+def test_a_run_that_was_trained_anew_is_refused(one: Case, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(one.run, tmp_path / "run"))
+    content = pickle.dumps(TablePredictor(copied))
+    checkpoint = copied / "checkpoints" / "best.ckpt"
     checkpoint.write_bytes(checkpoint.read_bytes() + b"more")
     table_predictor._load.cache_clear()
     with pytest.raises(CheckpointError, match="another checkpoint than when"):
-        pickle.loads(content)(case.table)
-
-
-def test_a_head_may_say_what_its_columns_hold(one: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = TablePredictor(one.run)._model.load()[0].trained.head
-    monkeypatch.setattr(RegressionHead, "table_types", [str, *head.table_types[1:]])
-    with pytest.raises(ConfigError, match=r"'a b_pred' is declared as str.*Let its table_types"):
-        TablePredictor(one.run)(one.table)
+        pickle.loads(content)(one.table)

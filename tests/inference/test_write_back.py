@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from training.tiny_runs import run, train, write_corpora
+from training.tiny_runs import run
 
 from graphfold.dag import Column, Schema
 from graphfold.datasets.adapter import Record
@@ -18,8 +18,6 @@ from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.errors import ConfigError
 from graphfold.inference.prediction import check_format
 from graphfold.layers.heads.classification import ClassificationHead
-
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
 TREES = "(_ (_ the) (_ very) (_ bad) (_ film))\n(_ (_ the\n((good) (film)) (1 one)\n"
 
@@ -34,21 +32,6 @@ WORDS = """# text = du film
 1\tx\t_\t_\t_\t_\t7\tdep\t_\t_
 
 1\tx\t_\t_\t_\t_\t0\troot\t_\t_"""
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("formats") / "corpora")
-
-
-@pytest.fixture(scope="module")
-def trees(corpora: Path) -> Path:
-    return train(corpora.parent / "t", "experiment=sst_tree_lstm", f"data.root={corpora}", *SMALL)
-
-
-@pytest.fixture(scope="module")
-def tagger(corpora: Path) -> Path:
-    return train(corpora.parent / "u", "experiment=ud_upos", f"data.root={corpora}", *SMALL)
 
 
 def output_of(run_path: Path, path: Path, *words: str | Path) -> str:

@@ -50,17 +50,6 @@ def test_yes_or_no(rng: np.random.Generator) -> None:
     assert found["macro_f1"] == pytest.approx(reference.f1_score(target, answer, average="macro"))
 
 
-def test_quantiles_of_the_q_error(rng: np.random.Generator) -> None:
-    target = rng.lognormal(0, 2, 99)
-    predicted = target * rng.lognormal(0, 1, 99)
-    found = values("regression", torch.tensor(predicted), torch.tensor(target))
-    ratio = np.maximum(predicted / target, target / predicted)
-    for name, share in {"q_error": 0.5, "q_error_90": 0.9, "q_error_95": 0.95}.items():
-        assert found[name] == pytest.approx(np.quantile(ratio, share))
-    negative = values("regression", torch.tensor([1.0, -1.0]), torch.tensor([1.0, 1.0]))
-    assert negative["q_error"] is None
-
-
 def test_positive_or_negative_roots_of_five_classes(rng: np.random.Generator) -> None:
     probability = rng.dirichlet(np.ones(5), 100)
     target = rng.integers(0, 5, 100)

@@ -18,7 +18,7 @@ from graphfold.layers import RegressionHead
 from graphfold.metrics import metric
 
 class NoWords(RegressionHead):
-    def describe(self, predicted):
+    def output_columns(self, parts=None):
         raise RuntimeError("no words")
 
 class NoPicture(RegressionHead):
@@ -33,14 +33,11 @@ def no_number(predicted, target):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of molecules with a number and a class; the last test record has no logarithm."""
+    """A table of molecules with a number and a class."""
     folder = write_corpora(tmp_path_factory.mktemp("checks"))
     parts = ("train", "val", "test")
-    rows = [
-        f"{'C' * (1 + n // 3)}{'NOS'[n % 3]},{n},{n % 2},{parts[n % 3]},{0 if n == 59 else n + 1}"
-        for n in range(60)
-    ]
-    (folder / "m.csv").write_text("\n".join(["smiles,y,kind,part,cost", *rows]))
+    rows = [f"{'C' * (1 + n // 3)}{'NOS'[n % 3]},{n},{n % 2},{parts[n % 3]}" for n in range(60)]
+    (folder / "m.csv").write_text("\n".join(["smiles,y,kind,part", *rows]))
     (folder / "own_parts.py").write_text(OWN)
     return folder
 
@@ -54,7 +51,6 @@ def words(home: Path, *more: str) -> list[str]:
 
 
 CLASSES = ("data.target_columns=[kind]", "data.task=classification")
-COSTS = ("data.target_columns=[cost]", "model.head._target_=graphfold.layers.LogRegressionHead")
 SICK = ("experiment=sick_tree_lstm", "+model.head.low=3", "+model.head.high=4")
 CASES = {
     "intervals of classes": ([*CLASSES, "calibration.method=conformal"], "not for binary pred"),
@@ -71,7 +67,6 @@ CASES = {
     "temperature of evidence": (
         ["calibration.method=temperature", "+model.head.loss=evidential"], "not for regression",
     ),
-    "a number without a logarithm in the test part": ([*COSTS], "a target of cost is 0, but"),
     "a list of widths": (
         ["+model.head.hidden_size=[300,300]"], "model.head.hidden_size is [300, 300], but",
     ),

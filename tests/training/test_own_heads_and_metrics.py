@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from graphfold.layers import Head
-from graphfold.layers.heads.head import TargetPrediction
 from graphfold.metrics import metric
 
 
@@ -37,7 +36,7 @@ class IntervalHead(Head):
 
     task = "interval"
     metrics_by_target = False
-    extra_columns = ("low", "high")
+    parts = ("pred", "low", "high")
 
     def __init__(self, input_size, schema, level="graph"):
         super().__init__(schema, level, None)
@@ -61,17 +60,12 @@ class IntervalHead(Head):
         return torch.where(self.measured(targets), pinball, 0.0).mean(1)
 
     def decode(self, raw):
-        return torch.cat([raw[:, :1], raw[:, 1:].sort(1).values], 1)
+        return torch.cat([raw[:, :1], raw[:, 1:].sort(1).values], 1).unsqueeze(1)
 
     def metric_inputs(self, predicted, targets):
         known = self.is_measured(targets)
-        return {self.targets[0]: (predicted.value[known], targets[known, 0])}
-
-    def predictions(self, predicted):
-        return [
-            {self.targets[0]: TargetPrediction(middle, extra={"low": low, "high": high})}
-            for middle, low, high in predicted.value.tolist()
-        ]
+        ends = [predicted.value, predicted.parts["low"], predicted.parts["high"]]
+        return {self.targets[0]: (torch.cat(ends, 1)[known], targets[known, 0])}
 
     def plot(self, rows):
         figure = Figure()

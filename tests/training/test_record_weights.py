@@ -79,7 +79,6 @@ HEADS = {
     "quantile": [*NUMBERS, "+model.head.loss=quantile"],
     "mean_variance": [*NUMBERS, "+model.head.loss=mean_variance"],
     "evidential": [*NUMBERS, "+model.head.loss=evidential"],
-    "logarithms": [*NUMBERS, "model.head._target_=graphfold.layers.LogRegressionHead"],
     "bounds": ["model=dmpnn", "data.target_columns=[bound]", "data.bounded_targets=true"],
     "inputs": [*NUMBERS, "data.extra_columns=[t]", "data.descriptors=[rdkit2d]"],
     "degrees": ["model=pna", "data.target_columns=[y]", "model.cells.0._every_.norm=null"],

@@ -18,16 +18,12 @@ class Scaler(NamedTuple):
     Args:
         mean: of the values.
         std: of the values.
-        log_mean: of the natural logarithms of the values above zero.
-        log_std: of these logarithms.
         least: the smallest of the values.
         most: the largest; no larger than the smallest if there are none.
     """
 
     mean: float = 0.0
     std: float = 1.0
-    log_mean: float = 0.0
-    log_std: float = 1.0
     least: float = 0.0
     most: float = 0.0
 
@@ -53,15 +49,10 @@ def fit_scaler(values: Tensor, weights: Tensor | None = None) -> Scaler:
         counts &= weights > 0
         weights = weights[counts].double()
     measured = values[counts].double()
-    is_positive = measured > 0
-    logarithms = measured[is_positive].log()
-    spreads = (
-        *_mean_and_std(measured, weights),
-        *_mean_and_std(logarithms, None if weights is None else weights[is_positive]),
-    )
     if not len(measured):
-        return Scaler(*spreads)
-    return Scaler(*spreads, float(measured.min()), float(measured.max()))
+        return Scaler()
+    spread = _mean_and_std(measured, weights)
+    return Scaler(*spread, float(measured.min()), float(measured.max()))
 
 
 def _like(weights: Tensor, values: Tensor) -> Tensor:
@@ -70,8 +61,6 @@ def _like(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _mean_and_std(values: Tensor, weights: Tensor | None) -> tuple[float, float]:
-    if not len(values):
-        return 0.0, 1.0
     if weights is None:
         mean, std = float(values.mean()), float(values.std(correction=0))
     else:

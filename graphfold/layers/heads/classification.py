@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,14 +12,9 @@ from torch.nn import functional
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted
-from graphfold.layers.heads.head import (
-    Head,
-    Predictions,
-    TargetPrediction,
-    class_weights_of,
-    mlp,
-    seven_digits,
-)
+from graphfold.layers.heads.head import Head, mlp
+from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers, likeliest
+from graphfold.layers.heads.targets import class_weights_of
 from graphfold.metrics import confusion_matrix
 
 if TYPE_CHECKING:
@@ -141,16 +136,20 @@ class ClassHead(Head):
             for name, (probabilities, classes) in inputs.items()
         }
 
-    def labels(self, column: Column) -> Sequence[Any]:
-        return column.classes
+    def value_columns(self, number: int) -> list[OutputColumn]:
+        """The likeliest class, and the probability of each."""
+        name, labels = self.targets[0], self.labels(self.columns[0])
+        best = OutputColumn(name, VALUE, type(labels[0]), lambda p: likeliest(labels, p.value))
+        return [best, *(_probability(name, *pair) for pair in enumerate(labels))]
 
-    def predictions(self, predicted: Predicted) -> Predictions:
-        labels, name = self.labels(self.columns[0]), self.targets[0]
-        best = predicted.value.argmax(1).tolist()
-        return [
-            {name: TargetPrediction(labels[b], dict(zip(labels, p, strict=False)))}
-            for b, p in zip(best, seven_digits(predicted.value), strict=True)
-        ]
+    def part_column(self, part: str, number: int) -> OutputColumn:
+        """The part of the likeliest class."""
+
+        def values(predicted: Predicted) -> list[Any]:
+            best = predicted.value.argmax(1, keepdim=True)
+            return finite_numbers(predicted.parts[part].gather(1, best).squeeze(1))
+
+        return OutputColumn(self.targets[0], part, float, values)
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         labels, name = self.labels(self.columns[0]), self.targets[0]
@@ -345,17 +344,17 @@ class MultiLabelHead(Head):
             for name, (p, classes) in inputs.items()
         }
 
-    def labels(self, column: Column) -> Sequence[Any]:
-        return column.classes
-
-    def predictions(self, predicted: Predicted) -> Predictions:
-        labels = {column.name: self.labels(column) for column in self.columns}
-        positive = predicted.value.double()
-        rows = seven_digits(torch.stack([1 - positive, positive], -1))
-        return [
-            {n: _binary(labels[n], both) for n, both in zip(self.targets, row, strict=True)}
-            for row in rows
-        ]
+    def value_columns(self, number: int) -> list[OutputColumn]:
+        """The class above one half, and the probabilities of no and yes."""
+        name, labels = self.targets[number], self.labels(self.columns[number])
+        chosen = OutputColumn(
+            name,
+            VALUE,
+            type(labels[0]),
+            lambda p: [labels[is_yes] for is_yes in (p.value[:, number] > 0.5).tolist()],
+        )
+        no = _column(name, labels[0], lambda p: 1 - p.value[:, number].double())
+        return [chosen, no, _column(name, labels[1], lambda p: p.value[:, number])]
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         labels = {column.name: self.labels(column) for column in self.columns}
@@ -369,6 +368,12 @@ class MultiLabelHead(Head):
         return probability_plots(self.metric_inputs(rows.prediction, rows.target))
 
 
-def _binary(labels: Sequence[Any], both: Sequence[float]) -> TargetPrediction:
-    """Class 1 above one half."""
-    return TargetPrediction(labels[both[1] > 0.5], dict(zip(labels, both, strict=True)))
+def _probability(target: str, number: int, label: Any) -> OutputColumn:
+    return _column(target, label, lambda p: p.value[:, number])
+
+
+def _column(target: str, label: Any, probability: Callable[[Predicted], Tensor]) -> OutputColumn:
+    """The column of the probability of a class."""
+    return OutputColumn(
+        target, f"prob_{label}", float, lambda p: finite_numbers(probability(p)), label
+    )

@@ -14,7 +14,6 @@ from graphfold.layers.heads.classification import (
 from graphfold.layers.heads.head import Head
 from graphfold.layers.heads.regression import (
     EvidentialHead,
-    LogRegressionHead,
     MeanVarianceHead,
     NumberHead,
     QuantileHead,
@@ -27,7 +26,6 @@ HEADS: tuple[type[Head], ...] = (
     RelatednessHead,
     PairClassificationHead,
     RegressionHead,
-    LogRegressionHead,
     QuantileHead,
     MeanVarianceHead,
     EvidentialHead,

@@ -1,4 +1,4 @@
-"""Heads of numbers: a value, a ratio, a value with its deviation, an interval, its evidence.
+"""Heads of numbers: a value, a value with its deviation, an interval, its evidence.
 
 `NumberHead` is what they share: scales, weights, holes and bounds of targets.
 """
@@ -16,12 +16,9 @@ from torch.nn import functional
 
 from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
-from graphfold.errors import ConfigError, DataError, did_you_mean
+from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.head import (
-    Head,
-    mlp,
-)
+from graphfold.layers.heads.head import Head, mlp
 
 #: How far a prediction may lie outside the range of the training targets, in ranges. A network
 #: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
@@ -42,18 +39,15 @@ class NumberHead(Head):
         schema: the schema of the graphs.
         level: what one row stands for.
         targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part, then those of the
-            logarithms, then its least and its largest value, see `Scaler`; None to learn the
-            targets as they are.
+        scalers: target name -> (mean, standard deviation) of the training part, then its least and
+            its largest value, see `Scaler`; None to learn the targets as they are.
         target_weights: target name -> weight of its values in the mean; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
     Attributes:
         outputs: how many numbers are computed for each target; the first is the prediction.
-        scaler_at: where in a scaler its mean stands, before its standard deviation.
         losses_by_name: the names that `model.head.loss` gives its losses.
-        is_limited: whether predictions stay near the range of the training targets.
         has_limits: whether there is a number that no prediction of some target exceeds.
 
     Shape:
@@ -66,9 +60,7 @@ class NumberHead(Head):
 
     losses_may_be_negative = False
     outputs: ClassVar[int] = 1
-    scaler_at: ClassVar[int] = 0
     losses_by_name: ClassVar[tuple[str, ...]] = ()
-    is_limited: ClassVar[bool] = True
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
     least: Tensor  # [num_targets] that is predicted
@@ -167,7 +159,7 @@ class NumberHead(Head):
         """[num_rows, num_targets] or [..., num_parts] predictions in the targets' own units."""
 
     @property
-    def extra_columns(self) -> tuple[str, ...]:
+    def shown_parts(self) -> tuple[str, ...]:
         """All parts but the first, and whether the prediction stands at a limit."""
         return (*self.parts[1:], *(["limit"] if self.has_limits else []))
 
@@ -226,7 +218,7 @@ class NumberHead(Head):
             raise ConfigError(
                 f"there is no scaler for the target {absent}. Fit one on the training part."
             )
-        pairs = [scalers[name][self.scaler_at : self.scaler_at + 2] for name in self.targets]
+        pairs = [scalers[name][:2] for name in self.targets]
         # A target that never varies has no scale of its own.
         return [float(mean) for mean, _ in pairs], [float(std) or 1.0 for _, std in pairs]
 
@@ -236,8 +228,8 @@ class NumberHead(Head):
         """The least and the largest number that is predicted of each target."""
         least, most = [-math.inf] * len(self.targets), [math.inf] * len(self.targets)
         for place, (name, bound) in enumerate(zip(self.targets, self.bounds, strict=True)):
-            low, high = (scalers or {}).get(name, ())[4:6] or (0.0, 0.0)
-            if self.is_limited and bound is None and low < high:
+            low, high = (scalers or {}).get(name, ())[2:4] or (0.0, 0.0)
+            if bound is None and low < high:
                 margin = MARGIN * (high - low)
                 least[place], most[place] = low - margin, high + margin
         return least, most
@@ -309,74 +301,6 @@ class RegressionHead(NumberHead):
     def decode_unlimited(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] in the targets' own units."""
         return self.in_units(raw)
-
-
-class LogRegressionHead(NumberHead):
-    """Predicts numbers above zero; learns their logarithms, standardised.
-
-    The loss of a row is the absolute error of the standardised logarithms, which is least at the
-    median of the q-error.
-
-    The arguments are those of `NumberHead`.
-
-    Shape:
-        rows: [num_rows, input_size]
-        returns: [num_rows, num_targets] standardised logarithms
-
-    Raises:
-        ConfigError: if there are no such targets, one is not a float, or one has no scaler.
-        DataError: in `check_targets` and `losses`, if a value is not above zero.
-    """
-
-    scaler_at = 2
-    is_limited = False  # a logarithm that is far off is a factor, and no number below zero
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("q_error", "q_error_90", "q_error_95", "mae", "rmse", "spearman")
-
-    @classmethod
-    def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
-        return False  # whether errors are ratios, only the user can say
-
-    def standardise(self, values: Tensor) -> Tensor:
-        """The logarithms, standardised."""
-        self.check_targets(values)
-        return super().standardise(values.log())
-
-    def check_targets(self, targets: Tensor) -> None:
-        """Raises DataError for a value that has no logarithm."""
-        values = _split(targets)[0]
-        wrong = values[values <= 0]
-        if len(wrong):
-            raise DataError(
-                f"a target of {', '.join(self.targets)} is {float(wrong[0]):g}, but "
-                "LogRegressionHead learns numbers above zero. Choose RegressionHead."
-            )
-
-    def target_losses(self, raw: Tensor, wanted: Tensor) -> Tensor:
-        return (raw - wanted).abs()
-
-    def decode_unlimited(self, raw: Tensor) -> Tensor:
-        """[num_rows, num_targets] in the targets' own units."""
-        return self.in_units(raw).exp()
-
-    def learned(self, values: Tensor) -> Tensor:
-        """The logarithms; an error of these is a factor."""
-        return values.log()
-
-    def from_learned(self, values: Tensor) -> Tensor:
-        """The numbers that have such logarithms."""
-        return values.exp()
-
-    def learned_deviation(self, values: Tensor, std: Tensor) -> Tensor:
-        """The deviations over the values: d log y = dy / y."""
-        return std / values
-
-    @property
-    def possible(self) -> tuple[float, float]:
-        """Above zero."""
-        return 0.0, math.inf
 
 
 #: The least variance, in squares of the target's deviation: that of torch.nn.GaussianNLLLoss.

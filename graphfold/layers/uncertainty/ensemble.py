@@ -75,9 +75,14 @@ class Ensemble(Model):
 
     @property
     def head(self) -> Head:  # type: ignore[override]
-        """The head of the first member, for what all of them predict."""
-        head = self.models[0].head
-        return head.with_parts("std") if head.task in _WITH_DEVIATION else head
+        """The head of the first member."""
+        return self.models[0].head
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Those of a member, and the deviation of the mixture."""
+        own = self.models[0].parts
+        return own if self.head.task not in _WITH_DEVIATION or "std" in own else (*own, "std")
 
     @property
     def networks(self) -> list[Any]:

@@ -19,10 +19,8 @@ _LAST_DIGITS = 5e-7
 class Intervals:
     """Puts around numbers the intervals that hold the true one with a probability of `level`.
 
-    Split conformal prediction, in the space in which the head learns (`Head.learned`): of a head
-    that learns logarithms an interval is a factor around the prediction. With q the conformal
-    quantile of the scores s of the records that it was fitted on, the interval around a prediction
-    ŷ is
+    Split conformal prediction. With q the conformal quantile of the scores s of the records that it
+    was fitted on, the interval around a prediction ŷ is
 
     - of predictions with an interval of their own [a, b], s = max(a - y, y - b): [a - q, b + q],
       equation 4 of Romano et al. (2019), https://arxiv.org/abs/1905.03222;
@@ -80,9 +78,9 @@ class Intervals:
             "std_scale": nothing + 1,
         }
         start = Intervals(head, state)
-        wanted, std = head.learned(values), start._deviation(predicted)
+        std = start._deviation(predicted)
         if std is not None:
-            errors = wanted - head.learned(predicted.value)
+            errors = values - predicted.value
             least = least_records(level)
             state["std_scale"] = _each_target(known, _scale_of, least, 1.0, errors, std)
             start = Intervals(head, state)
@@ -90,8 +88,8 @@ class Intervals:
         if std is not None and "lower" not in predicted.parts:
             state["smoothing"] = _each_target(known, _median, 1, 1.0, std)
             start = Intervals(head, state)
-        lower, upper = start._learned_ends(predicted)
-        scores = torch.maximum(lower - wanted, wanted - upper) / start._scale(predicted)
+        lower, upper = start._own_ends(predicted)
+        scores = torch.maximum(lower - values, values - upper) / start._scale(predicted)
         quantiles = [conformal_quantile(scores[k, i], level) for i, k in enumerate(known.T)]
         return Intervals(head, {**state, "quantile": torch.tensor(quantiles)})
 
@@ -107,7 +105,7 @@ class Intervals:
         there = self.quantile.isfinite().tolist()
         absent = [name for name, has in zip(self.head.targets, there, strict=True) if not has]
         sentence += f"; too few of them for {', '.join(absent)}" if absent else ""
-        if "std" in (*self.head.parts, *self.head.added):
+        if (self.std_scale != 1).any():
             factors = ", ".join(f"{factor:.3g}" for factor in self.std_scale.tolist())
             sentence += f"; deviations, times {factors}, are as large as the errors there"
         return sentence
@@ -116,24 +114,23 @@ class Intervals:
         """The same numbers with lower and upper ends, and with deviations as large as errors."""
         value = predicted.value
         width = self.quantile.to(value) * self._scale(predicted)
-        lower, upper = self._learned_ends(predicted)
+        lower, upper = self._own_ends(predicted)
         # The record whose score is q is inside, whatever its last digit.
-        width = width + _LAST_DIGITS * (width.abs() + self.head.learned(value).abs())
+        width = width + _LAST_DIGITS * (width.abs() + value.abs())
         least, most = self.head.possible
-        lower = self.head.from_learned(lower - width).clamp(min=least)
-        upper = self.head.from_learned(upper + width).clamp(max=most)
+        lower, upper = (lower - width).clamp(min=least), (upper + width).clamp(max=most)
         absent = self.quantile.isinf().to(value.device)
         lower = torch.minimum(lower, value).masked_fill(absent, -math.inf)
         upper = torch.maximum(upper, value).masked_fill(absent, math.inf)
-        if "std" in predicted.parts:
-            std = predicted.parts["std"] * self.std_scale.to(value)
+        std = self._deviation(predicted)
+        if std is not None:
             predicted = predicted.with_parts(std=std)
         return predicted.with_parts(lower=lower, upper=upper)
 
-    def _learned_ends(self, predicted: Predicted) -> tuple[Tensor, Tensor]:
-        """The model's own interval, as learnt; from the prediction to itself if it has none."""
+    def _own_ends(self, predicted: Predicted) -> tuple[Tensor, Tensor]:
+        """The model's own interval; from the prediction to itself if it has none."""
         lower, upper = (predicted.parts.get(name, predicted.value) for name in self.adds)
-        return self.head.learned(lower), self.head.learned(upper)
+        return lower, upper
 
     def _scale(self, predicted: Predicted) -> Tensor:
         """[num_rows, num_targets] what a score is multiplied with: σ + m, or 1."""
@@ -143,11 +140,10 @@ class Intervals:
         return std + self.smoothing.to(predicted.value)
 
     def _deviation(self, predicted: Predicted) -> Tensor | None:
-        """[num_rows, num_targets] σ in the learned space, scaled; None if there is none."""
+        """[num_rows, num_targets] σ, scaled; None if there is none."""
         if "std" not in predicted.parts:
             return None
-        std = predicted.parts["std"] * self.std_scale.to(predicted.value)
-        return self.head.learned_deviation(predicted.value, std)
+        return predicted.parts["std"] * self.std_scale.to(predicted.value)
 
 
 def least_records(level: float) -> int:

@@ -49,7 +49,7 @@ class Temperatures:
             predicted: what the model predicted.
             targets: what the head's `target_rows` gave.
         """
-        measured = head.metric_inputs(predicted, targets).values()
+        measured = [*head.metric_inputs(predicted, targets).values()]
         if head.task == "binary":
             measured = [(torch.stack([1 - p, p], dim=1), classes) for p, classes in measured]
         temperature = torch.tensor([fit_temperature(*pair) for pair in measured])

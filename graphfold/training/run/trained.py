@@ -16,6 +16,7 @@ from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Head, Model
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
+from graphfold.layers.heads.output_column import OutputColumn
 from graphfold.layers.uncertainty.calibration import Calibration, calibration_of
 from graphfold.progress import shown
 from graphfold.training.config.model import build_ensemble
@@ -96,15 +97,26 @@ class TrainedModel:
 
     @property
     def head(self) -> Head:
-        """The head, for all that is predicted."""
-        added = () if self.calibration is None else self.calibration.adds
-        return self.model.head.with_parts(*added)
+        """The head of the model."""
+        return self.model.head
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of its predictions, beside the value: those of the model, and intervals."""
+        adds = () if self.calibration is None else self.calibration.adds
+        return tuple(dict.fromkeys((*self.model.parts, *adds)))
+
+    @property
+    def columns(self) -> list[OutputColumn]:
+        """The columns of its predictions."""
+        return self.head.output_columns(self.parts)
 
     def predict(self, batch: Batch) -> Predicted:
         """The predictions for a batch, calibrated."""
-        return self._calibrated(self.model.predict(self.model(batch)))
+        return self.calibrated(self.model.predict(self.model(batch)))
 
-    def _calibrated(self, predicted: Predicted) -> Predicted:
+    def calibrated(self, predicted: Predicted) -> Predicted:
+        """The calibrated ones of some predictions of the model."""
         return predicted if self.calibration is None else self.calibration(predicted)
 
     @property
@@ -131,7 +143,7 @@ class TrainedModel:
         return data
 
     def score(self, data: DataModule, part: str) -> EvalRows:
-        """All predictions for a part, from batches as training scores them."""
+        """All predictions for a part, calibrated, from batches as training scores them."""
         share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
             part,
@@ -144,7 +156,7 @@ class TrainedModel:
             total = len(data.split.part(part))
             batches = shown(loader, f"scoring {part}", lambda batch: batch.num_graphs, total)
             rows = score(self.model, batches, self.device, loader.policy)
-        return replace(rows, prediction=self._calibrated(rows.prediction))
+        return replace(rows, prediction=self.calibrated(rows.prediction))
 
     def metrics(self, rows: EvalRows) -> Metrics:
         """The metrics of a part, without its name."""
@@ -153,7 +165,8 @@ class TrainedModel:
     @property
     def head_metrics(self) -> HeadMetrics:
         """The metrics of the run."""
-        return HeadMetrics.of(self.head, self.config.metrics, self.config.loss["reduction"])
+        reduction = self.config.loss["reduction"]
+        return HeadMetrics.of(self.head, self.config.metrics, reduction, self.parts)
 
 
 def choose_device(accelerator: str) -> torch.device:

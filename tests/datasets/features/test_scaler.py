@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
@@ -36,12 +34,6 @@ def test_values_that_do_not_vary_keep_their_scale(values: list[float], mean: flo
 
 def test_vectors_have_one_scale() -> None:
     assert fit_scaler(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))[:2] == (2.0, 1.0)
-
-
-def test_logarithms_are_those_of_values_above_zero() -> None:
-    scaler = fit_scaler(torch.tensor([1.0, math.e**2, 0.0, -3.0, float("nan")]))
-    assert scaler.log_mean == pytest.approx(1)
-    assert scaler.log_std == pytest.approx(1)
 
 
 def test_range_is_that_of_measured_values() -> None:

@@ -20,7 +20,7 @@ from graphfold.layers import (
     RelatednessHead,
 )
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
-from graphfold.layers.heads.head import seven_digits
+from graphfold.layers.heads.output_column import by_target, seven_digits
 from graphfold.layers.heads.registry import HEADS, choose_head
 
 NAN = float("nan")
@@ -49,64 +49,57 @@ def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
 
 def test_rows_of_predictions_are_taken_and_joined_with_all_that_is_known() -> None:
     value = torch.arange(6, dtype=torch.float64).view(3, 2)
-    whole = Predicted(value, {"std": value + 1, "set": value.unsqueeze(-1) > 2})
+    whole = Predicted(value, {"std": value + 1, "is_high": value.unsqueeze(-1) > 2})
     ends, middle = whole[torch.tensor([True, False, True])], whole[1:2]
     assert (len(whole), len(ends), len(middle)) == (3, 2, 1)
     joined = Predicted.cat([middle, ends])
     assert joined.value.equal(value[[1, 0, 2]])
     assert joined.parts["std"].equal(joined.value + 1)
-    assert joined.parts["set"].equal(joined.value.unsqueeze(-1) > 2)
+    assert joined.parts["is_high"].equal(joined.value.unsqueeze(-1) > 2)
     single = whole.float()
     assert {name: part.dtype for name, part in single.parts.items()} == {
-        "std": torch.float32, "set": torch.bool,
+        "std": torch.float32, "is_high": torch.bool,
     }  # fmt: skip
     assert single.unlimited.equal(value.float())
     assert whole.with_parts(unlimited=value * 2).unlimited.equal(value * 2)
 
 
-def test_a_class_is_told_by_its_name_with_all_probabilities() -> None:
-    prediction = torch.tensor([[0.2, 0.7, 0.1], [0.5, 0.2, 0.3]])
-    first, second = CLASSES.describe(Predicted(prediction))
-    assert first["answer"].value == "maybe"
-    assert first["answer"].probabilities == {"no": 0.2, "maybe": 0.7, "yes": 0.1}
-    assert second["answer"].value == "no"
-    (without_names, _) = ClassificationHead(4, SCHEMA, "node").describe(Predicted(prediction))
-    assert without_names["tag"].value == 1
-    assert without_names["tag"].probabilities == {0: 0.2, 1: 0.7, 2: 0.1}
+def columns_of(head: Head, prediction: list[list[float]]) -> dict[str, list[Any]]:
+    predicted = Predicted(torch.tensor(prediction))
+    return {column.name: column.values(predicted) for column in head.output_columns()}
 
 
-def test_several_classes_are_told_one_by_one() -> None:
-    (row,) = ASSAYS.describe(Predicted(torch.tensor([[0.75, 0.25]])))
-    assert row["toxic"].value == "toxic"
-    assert row["toxic"].probabilities == {"safe": 0.25, "toxic": 0.75}
-    assert row["active"].value == 0
-    assert row["active"].probabilities == {0: 0.75, 1: 0.25}
+def test_columns_of_classes_have_names_and_probabilities() -> None:
+    assert columns_of(CLASSES, [[0.2, 0.7, 0.1], [0.5, 0.2, 0.3]]) == {
+        "answer_pred": ["maybe", "no"],
+        "answer_prob_no": [0.2, 0.5],
+        "answer_prob_maybe": [0.7, 0.2],
+        "answer_prob_yes": [0.1, 0.3],
+    }  # fmt: skip
+    without_names = columns_of(ClassificationHead(4, SCHEMA, "node"), [[0.2, 0.7, 0.1]])
+    assert without_names == {
+        "tag_pred": [1], "tag_prob_0": [0.2], "tag_prob_1": [0.7], "tag_prob_2": [0.1],
+    }  # fmt: skip
 
 
-def test_a_number_has_the_digits_of_a_float32() -> None:
-    (row,) = NUMBERS.describe(Predicted(torch.tensor([[0.1, -3.0]])))
-    assert (row["logS"].value, row["energy"].value) == (0.1, -3.0)
+def test_columns_of_yes_and_no_and_of_numbers() -> None:
+    assert columns_of(ASSAYS, [[0.75, 0.25]]) == {
+        "toxic_pred": ["toxic"], "toxic_prob_safe": [0.25], "toxic_prob_toxic": [0.75],
+        "active_pred": [0], "active_prob_0": [0.75], "active_prob_1": [0.25],
+    }  # fmt: skip
+    assert columns_of(NUMBERS, [[0.1, NAN]]) == {"logS_pred": [0.1], "energy_pred": [None]}
 
 
-@pytest.mark.parametrize(
-    ("head", "columns"),
-    [
-        (CLASSES, ["answer_pred", "answer_prob_no", "answer_prob_maybe", "answer_prob_yes"]),
-        (NUMBERS, ["logS_pred", "energy_pred"]),
-        (ASSAYS, ["toxic_pred", "toxic_prob_safe", "toxic_prob_toxic",
-                  "active_pred", "active_prob_0", "active_prob_1"]),
-    ],
-)  # fmt: skip
-def test_columns_are_those_that_predictions_fill(head: Head, columns: list[str]) -> None:
-    assert head.table_columns == columns
-    (row,) = head.describe(head.predict(torch.zeros(1, 3 if head is CLASSES else 2)))
-    values = [
-        value
-        for told in row.values()
-        for value in (told.value, *told.probabilities.values(), *told.extra.values())
-    ]
-    assert len(values) == len(columns)
-    assert [type(value) for value in values] == head.table_types
+@pytest.mark.parametrize("head", [CLASSES, NUMBERS, ASSAYS])
+def test_columns_say_their_types_and_targets(head: Head) -> None:
+    predicted = head.predict(torch.zeros(1, 3 if head is CLASSES else 2))
+    for column in head.output_columns():
+        assert type(column.values(predicted)[0]) is column.type
+        assert column.values(predicted[:0]) == []
+    told = by_target(head.output_columns(), [c.values(predicted)[0] for c in head.output_columns()])
+    assert [*told] == [*head.targets]
+    for column, one in zip(head.columns, told.values(), strict=True):
+        assert [*one.probabilities] == [*head.labels(column)]
 
 
 def test_what_was_measured_is_told_in_the_same_words() -> None:

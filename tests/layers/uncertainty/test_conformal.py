@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.layers import (
-    LogRegressionHead,
     MeanVarianceHead,
     QuantileHead,
     RegressionHead,
@@ -98,67 +97,13 @@ def test_a_target_with_too_few_values_has_no_interval(number: int) -> None:
     targets = torch.randn(60, 2)
     targets[3:, 1] = NAN
     fitted = Intervals.fit(head, 0.9, predicted, targets)
-    head = head.with_parts(*fitted.adds)
     inputs = head.uncertainty_inputs("interval", fitted(predicted), targets)
     assert [len(target) for _, target in inputs.values()] == [60, 0]
-    row = head.describe(fitted(predicted))[0]
-    assert row["b"].extra["lower"] is row["b"].extra["upper"] is None
-    assert row["a"].extra["lower"] < row["a"].value < row["a"].extra["upper"]
+    columns = head.output_columns(("lower", "upper"))
+    row = {column.name: column.values(fitted(predicted))[0] for column in columns}
+    assert row["b_lower"] is row["b_upper"] is None
+    assert row["a_lower"] < row["a_pred"] < row["a_upper"]
     assert "too few of them for b" in fitted.description
-    assert len(head.table_columns) == 2 * (1 + len(row["a"].extra))
-
-
-def test_without_an_interval_neither_end_is_told_though_numbers_have_limits() -> None:
-    head = LogRegressionHead(3, SCHEMA)
-    predicted, targets = head.predict(torch.randn(60, 2)), torch.rand(60, 2) + 0.1
-    targets[3:, 1] = NAN
-    fitted = Intervals.fit(head, 0.9, predicted, targets)
-    head = head.with_parts(*fitted.adds)
-    row = head.describe(fitted(predicted))[0]
-    assert row["b"].extra["lower"] is row["b"].extra["upper"] is None
-    assert 0 < row["a"].extra["lower"] < row["a"].value < row["a"].extra["upper"]
-    inputs = head.uncertainty_inputs("interval", fitted(predicted), targets)
-    assert [len(target) for _, target in inputs.values()] == [60, 0]
-
-
-def costs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Predictions of three members and true costs from 0.01 to 1,000, wrong by a factor of e."""
-    rng = torch.Generator().manual_seed(seed)
-    true = torch.empty(count, 1).uniform_(-4, 7, generator=rng)
-    members = true.unsqueeze(0) + torch.randn(3, count, 1, generator=rng)
-    return members, true.exp()
-
-
-@pytest.mark.parametrize("is_ensemble", [False, True])
-def test_intervals_of_logarithms_are_factors_above_zero(is_ensemble: bool) -> None:
-    one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
-    head: Head = LogRegressionHead(3, one)
-    members, y = costs(4000, 1)
-    predicted = head.predict(members[0])
-    if is_ensemble:
-        predicted = mixture([head.predict(raw) for raw in members], head.task)
-        head = head.with_parts("std")
-    fit, new = slice(0, 2000), slice(2000, None)
-    fitted = Intervals.fit(head, 0.9, predicted[fit], y[fit])
-    got = fitted(predicted[new])
-    parts = {name: part.squeeze(1) for name, part in got.parts.items()}
-    value, lower, upper = got.value.squeeze(1), parts["lower"], parts["upper"]
-    assert (lower > 0).all()
-    torch.testing.assert_close(value / lower, upper / value, rtol=1e-4, atol=0)  # one factor
-    target = y[new].squeeze(1)
-    inside = (lower <= target) & (target <= upper)
-    for half in (target < target.median(), target >= target.median()):  # cheap and dear alike
-        assert 0.85 < float(inside[half].double().mean()) < 0.95
-    if is_ensemble:
-        relative = parts["std"] / value
-        errors = (target.log() - value.log()).square().mean().sqrt()
-        torch.testing.assert_close(relative.square().mean().sqrt(), errors, rtol=0.1, atol=0)
-    else:
-        errors = (y[fit].log() - members[0, fit]).abs().squeeze(1).sort().values
-        factor = float(errors[math.ceil(2001 * 0.9) - 1].exp())
-        torch.testing.assert_close(upper / value, torch.full_like(value, factor), rtol=1e-4, atol=0)
-    row = head.with_parts(*fitted.adds).describe(got[:1])[0]["a"]
-    assert 0 < row.extra["lower"] < row.value < row.extra["upper"]
 
 
 def test_intervals_stay_on_the_scale_of_a_score() -> None:
@@ -175,7 +120,7 @@ def test_deviations_are_as_large_as_errors() -> None:
     """Members that err alike: nine times too sure before, right on new records afterwards."""
     rng = torch.Generator().manual_seed(0)
     one = Schema(types=SCHEMA.types, graph_targets=(Column("a"),))
-    head = RegressionHead(3, one).with_parts("std")
+    head = RegressionHead(3, one)
     spread = torch.rand(4000, 1, 1, generator=rng) + 0.5  # of the members of each record
     y = torch.randn(4000, 1, generator=rng)
     common = 9 * spread[:, 0] * torch.randn(4000, 1, generator=rng)

@@ -79,28 +79,27 @@ def test_a_prediction_is_the_mixture_of_the_members(make, parts) -> None:
     if "lower" in parts:
         ends = np.stack([got.parts["lower"], got.parts["upper"]], -1)
         np.testing.assert_allclose(ends, each[..., 1:3].mean(0), rtol=1e-5)
-    head = heads[0].with_parts("std")
-    (first, *_) = head.describe(got)
-    cells = sum(1 + len(told.probabilities) + len(told.extra) for told in first.values())
-    assert len(head.table_columns) == cells
-    assert all(told.extra["std"] >= 0 for told in first.values())
+    columns = {c.name: c.values(got) for c in heads[0].output_columns(parts)}
+    for target in heads[0].targets:
+        assert all(value >= 0 for value in columns[f"{target}_std"])
 
 
 def test_the_deviation_of_a_class_is_that_of_its_probability() -> None:
     heads = [ClassificationHead(4, CLASSES) for _ in range(3)]
-    whole, rows = heads[0].with_parts("std"), torch.randn(5, 3, 4)
+    rows = torch.randn(5, 3, 4)
     with torch.no_grad():
         each = torch.stack([h.decode(h(rows[:, n])) for n, h in enumerate(heads)])
-        told = whole.describe(mixed(heads, rows))
-    for number, row in enumerate(told):
-        best = "xyz".index(row["kind"].value)
+        predicted = mixed(heads, rows)
+    columns = {c.name: c.values(predicted) for c in heads[0].output_columns(["std"])}
+    assert [*columns] == ["kind_pred", *(f"kind_prob_{n}" for n in "xyz"), "kind_std"]
+    for number, value in enumerate(columns["kind_pred"]):
+        best = "xyz".index(value)
         assert best == int(each[:, number].mean(0).argmax())
         want = float(each[:, number, best].std(correction=1))
-        assert row["kind"].extra["std"] == pytest.approx(want, abs=1e-6)
-    assert whole.table_columns == ["kind_pred", *(f"kind_prob_{n}" for n in "xyz"), "kind_std"]
+        assert columns["kind_std"][number] == pytest.approx(want, abs=1e-6)
 
 
-LIMITED = {"a": (10.0, 4.0, 0.0, 1.0, 0.0, 20.0), "b": (-1.0, 0.5, 0.0, 1.0, -2.0, 0.0)}
+LIMITED = {"a": (10.0, 4.0, 0.0, 20.0), "b": (-1.0, 0.5, -2.0, 0.0)}
 
 
 @pytest.mark.parametrize("kind", [RegressionHead, MeanVarianceHead, QuantileHead, EvidentialHead])
@@ -121,19 +120,20 @@ def test_members_beyond_a_limit_are_as_far_apart_as_they_are(kind: type[NumberHe
     each = torch.stack([head.predict(head(own)).value.detach() for head, own in pairs])
     torch.testing.assert_close(got.value, each.mean(0))
     seen = set()
-    whole = heads[0].with_parts("std")
-    told = whole.describe(got)
-    for row, values, middle in zip(told, each.unbind(1), want.value, strict=True):
+    columns = {c.name: c.values(got) for c in heads[0].output_columns()}
+    for row, (values, middle) in enumerate(zip(each.unbind(1), want.value, strict=True)):
         for number, name in enumerate(("a", "b")):
             moved = float(middle[number] - values[:, number].mean())
             want_limit = None if not moved else "high" if moved > 0 else "low"
-            assert row[name].extra["limit"] == want_limit
+            assert columns[f"{name}_limit"][row] == want_limit
             seen.add(want_limit)
             if "lower" in got.parts:
-                assert row[name].extra["lower"] <= row[name].value <= row[name].extra["upper"]
+                lower, value, upper = (columns[f"{name}_{p}"][row] for p in ENDS)
+                assert lower <= value <= upper
     assert seen == {"low", "high", None}
-    cells = sum(1 + len(told.extra) for told in row.values())
-    assert len(whole.table_columns) == cells
+
+
+ENDS = ("lower", "pred", "upper")
 
 
 def test_equal_members_are_at_no_distance() -> None:
