@@ -11,21 +11,19 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, read_records
 from graphfold.datasets.storage.store import from_arrays, to_arrays
 from graphfold.errors import DataError, GraphfoldError
-
-Item = TypeVar("Item")
 
 #: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
 CHUNK_SIZE = 256
@@ -97,13 +95,20 @@ def read_chunks(
                 raise chunk
             yield chunk, read_records(chunk.adapter, chunk.path, chunk.records, on_error)
         return
-    calls = (c if isinstance(c, GraphfoldError) else (c, _pickled(c, on_error)) for c in every)
-    for chunk, (arrays, dictionaries, files, skipped, kept) in in_processes(
-        calls, workers, lambda chunk: chunk.path
-    ):
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        dag = from_arrays(chunk.adapter.schema, tensors, dictionaries, files)
-        yield chunk, ReadResult(dag, skipped, kept)
+    context = multiprocessing.get_context(start_method())
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker)
+    waiting: deque[tuple[Chunk, Future[tuple[Any, ...]]]] = deque()
+    try:
+        for chunk in every:
+            while waiting and (isinstance(chunk, GraphfoldError) or len(waiting) > 2 * workers):
+                yield _received(*waiting.popleft())
+            if isinstance(chunk, GraphfoldError):
+                raise chunk
+            waiting.append((chunk, executor.submit(_read, _pickled(chunk, on_error))))
+        while waiting:
+            yield _received(*waiting.popleft())
+    finally:  # after an error, chunks that have begun are not waited for
+        executor.shutdown(wait=not waiting, cancel_futures=True)
 
 
 def _until_it_breaks_off(chunks: Iterator[Chunk]) -> Iterator[Chunk | GraphfoldError]:
@@ -123,7 +128,7 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
     """
     records = [Record(record.line, record.content, record.fault) for record in chunk.records]
     try:
-        return pickle.dumps((_read, (chunk.adapter, chunk.path, records, on_error)))
+        return pickle.dumps((chunk.adapter, chunk.path, records, on_error))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise DataError(
             f"{chunk.path}: {type(chunk.adapter).__name__} or its records cannot be sent to other "
@@ -133,11 +138,25 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
         ) from error
 
 
-def _read(adapter: Adapter, path: Path, records: list[Record], on_error: str) -> tuple[Any, ...]:
+def _read(pickled: bytes) -> tuple[Any, ...]:
     """The graphs of a chunk as arrays: torch would send each tensor as an open file."""
-    result = read_records(adapter, path, records, on_error)
+    result = read_records(*pickle.loads(pickled))
     dag = result.dag
     return to_arrays(dag), dag.dictionaries, dag.files, result.skipped, result.kept
+
+
+def _received(chunk: Chunk, future: Future[tuple[Any, ...]]) -> tuple[Chunk, ReadResult]:
+    try:
+        arrays, dictionaries, files, skipped, kept = future.result()
+    except BrokenProcessPool as error:
+        raise DataError(
+            f"{chunk.path}: a process that was reading it died; it may have run out of memory. "
+            "Free memory, or read it on fewer cores.",
+            path=str(chunk.path),
+        ) from error
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    dag = from_arrays(chunk.adapter.schema, tensors, dictionaries, files)
+    return chunk, ReadResult(dag, skipped, kept)
 
 
 def available_cores() -> int:
@@ -155,59 +174,6 @@ def available_cores() -> int:
 def start_method() -> str:
     """The start method of workers: "fork" on Linux, where it needs no importable main module."""
     return "fork" if sys.platform == "linux" else "spawn"
-
-
-def in_processes(
-    calls: Iterator[tuple[Item, bytes] | GraphfoldError],
-    workers: int,
-    path_of: Callable[[Item], Path],
-) -> Iterator[tuple[Item, Any]]:
-    """Makes calls in several processes; their results come in order, a few of them ahead.
-
-    Args:
-        calls: an item, and the call that is made for it, pickled: a function and its arguments. An
-            error among them is raised in its turn.
-        workers: how many processes there are.
-        path_of: the file that an item is about, for messages.
-
-    Raises:
-        DataError: if a process dies.
-        Exception: that of a call; calls that have begun are not waited for.
-    """
-    context = multiprocessing.get_context(start_method())
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker)
-    waiting: deque[tuple[Item, Future[Any]]] = deque()
-
-    def first() -> tuple[Item, Any]:
-        item, future = waiting.popleft()
-        try:
-            return item, future.result()
-        except BrokenProcessPool as error:
-            raise DataError(
-                f"{path_of(item)}: a process that was reading it died; it may have run out of "
-                "memory. Free memory, or read it on fewer cores.",
-                path=str(path_of(item)),
-            ) from error
-
-    try:
-        for call in calls:
-            if isinstance(call, GraphfoldError):
-                while waiting:
-                    yield first()
-                raise call
-            item, function_and_arguments = call
-            waiting.append((item, executor.submit(_call, function_and_arguments)))
-            if len(waiting) > 2 * workers:
-                yield first()
-        while waiting:
-            yield first()
-    finally:
-        executor.shutdown(wait=not waiting, cancel_futures=True)
-
-
-def _call(function_and_arguments: bytes) -> Any:
-    function, arguments = pickle.loads(function_and_arguments)
-    return function(*arguments)
 
 
 def _start_worker() -> None:
