@@ -22,7 +22,6 @@ def shown(
     doing: str,
     count: Callable[[Item], int] = lambda _: 1,
     total: int | None = None,
-    done: int = 0,
 ) -> Iterator[Item]:
     """The items; meanwhile standard error tells how many records are done, and how fast.
 
@@ -35,12 +34,11 @@ def shown(
         doing: what is done, such as "predicting new.csv".
         count: the number of records that an item holds.
         total: how many records there are; None if nobody knows.
-        done: records that were done before, which do not count for the speed.
     """
     if multiprocessing.parent_process() is not None:
         yield from items
         return
-    meter = (_Bar if sys.stderr.isatty() else _Lines)(doing, total, done)
+    meter = (_Bar if sys.stderr.isatty() else _Lines)(doing, total)
     try:
         for item in items:
             yield item
@@ -52,8 +50,8 @@ def shown(
 class _Lines:
     """Lines in a log."""
 
-    def __init__(self, doing: str, total: int | None, done: int) -> None:
-        self.doing, self.total, self.before, self.done = doing, total, done, done
+    def __init__(self, doing: str, total: int | None) -> None:
+        self.doing, self.total, self.done = doing, total, 0
         self.start = time.monotonic()
         self.wait = _FIRST_LINE
         self.next = self.start + self.wait
@@ -74,7 +72,7 @@ class _Lines:
     def text(self, now: float) -> str:
         """The records and the speed."""
         of = "" if self.total is None else f" of {self.total:,}"
-        speed = (self.done - self.before) / max(now - self.start, 1e-9)
+        speed = self.done / max(now - self.start, 1e-9)
         return f"{self.done:,}{of} records, {speed:,.0f} a second"
 
     def close(self) -> None:
@@ -84,8 +82,8 @@ class _Lines:
 class _Bar(_Lines):
     """A bar on a terminal."""
 
-    def __init__(self, doing: str, total: int | None, done: int) -> None:
-        super().__init__(doing, total, done)
+    def __init__(self, doing: str, total: int | None) -> None:
+        super().__init__(doing, total)
         self.next = self.start + _QUIET
         self.bar: Any = None
 

@@ -42,13 +42,6 @@ def test_short_work_says_nothing(
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_was_done_before_is_told_but_no_speed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Clock(monkeypatch, 1.0).work(6, done=1000)
-    assert capsys.readouterr().err == "working: 1,005 records, 1 a second\n"
-
-
 def test_a_terminal_has_a_bar_that_goes_away(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

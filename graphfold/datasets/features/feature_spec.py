@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -87,12 +87,6 @@ class UnknownValues:
             count.unknown += int(is_unknown.sum())
             count.records += int((per_record > 0).sum())
             count.all_records += encoded.num_graphs
-
-    def join(self, others: Mapping[Key, UnknownCount]) -> None:
-        """Adds the counts of another process."""
-        for key, other in others.items():
-            sums = {name: getattr(self.counts[key], name) + n for name, n in asdict(other).items()}
-            self.counts[key] = UnknownCount(**sums)
 
     def sentences(self) -> list[str]:
         """One for each column of which far more is unknown than was where the model was scored."""

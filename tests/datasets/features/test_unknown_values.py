@@ -44,17 +44,6 @@ def test_missing_and_new_values_are_counted_by_record(batches: int) -> None:
     assert "(67%; in training 0%), in 6 of 9 records." in said
 
 
-def test_counts_of_several_processes_are_those_of_one() -> None:
-    trained, new = sentences("det", "obj"), sentences(*["det", "_", "new"] * 3)
-    spec = FeatureSpec.fit(trained)
-    total = UnknownValues(spec)
-    for part in range(3):
-        worker = UnknownValues(FeatureSpec.from_dict(spec.to_dict()))
-        worker.add(spec.encode(select(new, range(part, 9, 3))))
-        total.join(worker.counts)
-    assert total.sentences() == count(trained, new)
-
-
 def test_few_new_values_are_ordinary() -> None:
     trained = sentences("det", "obj")
     assert count(trained, sentences(*["det"] * 400, *["new"] * 100)) == []  # a fifth
