@@ -12,6 +12,7 @@ import argparse
 
 from graphfold.commands.loading import loading
 from graphfold.commands.options import add_run_arguments, local_path, settings_of
+from graphfold.files import check_output
 
 HELP = "apply a trained model to a file"
 USAGE = "graphfold predict RUN INPUT [INPUT ...] [options]"
@@ -75,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     with loading():
         from graphfold.inference.predict_files import Task, command_predictor, predict_files
 
+    if args.output is None or not args.output.is_dir():
+        check_output(args.output)  # before the model is loaded
     task = Task(args.explain, args.embeddings, args.format)
     with command_predictor(args.run_path, settings_of(args), args.trust) as predictor:
         predict_files(predictor, args.input, args.output, task, args.shard)

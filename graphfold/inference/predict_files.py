@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.files import check_output
 from graphfold.inference.answers import Answers, Embeddings, Predictions
 from graphfold.inference.explain import Explainer
 from graphfold.inference.inputs import Input, find_inputs, readable, shown_name
@@ -157,7 +156,6 @@ def predict_files(
     inputs = find_inputs(words, predictor.adapter)
     is_one = [given.path for given in inputs] == [word.expanduser() for word in words[:1]]
     if is_one and shard is None and not (output is not None and output.is_dir()):
-        check_output(output)
         counts = write_file(predictor, inputs[0].path, output, task)
     else:
         counts = _write_folder(predictor, inputs, output, task, shard or (1, 1))

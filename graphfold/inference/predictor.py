@@ -94,7 +94,6 @@ class Predictor:
         self.num_workers = data.num_workers
         self.num_changed = 0
         self.unknown: UnknownValues | None = None
-        self._columns = trained.columns
         self._choices = data.share, data.policy
         self.choose_anew()
 
@@ -154,7 +153,8 @@ class Predictor:
             names: the columns that it has.
         """
         is_list = self.trained.head.level != "graph"
-        return with_reason([NewColumn(c.name, c.type, is_list) for c in self._columns], names)
+        columns = self.trained.columns
+        return with_reason([NewColumn(c.name, c.type, is_list) for c in columns], names)
 
     def embed(self, items: Any, column: str | None = None) -> Tensor:
         """[num_items, width] float32 the vector of each item that the head of the model reads.
@@ -305,7 +305,7 @@ class Predictor:
         with torch.no_grad():
             predicted = Predicted.cat(self.compute(self.plan(dag), self.trained.predict))
         added = self.adapter.added_nodes(dag)
-        return describe(dag, self.trained.head, predicted, added, self._columns)
+        return describe(dag, self.trained.head, predicted, added, self.trained.columns)
 
     def embed_graphs(self, dag: TypedDAG) -> list[Tensor]:
         """The embedding of each graph, [width] float32, in one batch; see `embedding_rows`."""
