@@ -94,16 +94,8 @@ class Predictor:
         self.num_workers = data.num_workers
         self.num_changed = 0
         self.unknown: UnknownValues | None = None
-        self._choices = data.share, data.policy
-        self.choose_anew()
-
-    def choose_anew(self) -> None:
-        """Forgets how batches are planned where that is "auto", until the next records decide.
-
-        So the answers to a file or a table, to their last digits, are its own, whatever was
-        predicted before it.
-        """
-        self.share, self.policy = self._choices
+        self.policy = data.policy
+        self.share = can_share(trained.model) if data.share == "auto" else bool(data.share)
 
     def __repr__(self) -> str:
         return repr(self.trained).replace("TrainedModel", "Predictor", 1)
@@ -320,10 +312,8 @@ class Predictor:
         encoded = trained.spec.encode(dag)
         if self.unknown is not None:
             self.unknown.add(encoded)
-        if self.share == "auto":
-            self.share = can_share(trained.model)
         # In one graph few nodes are equal: to find them takes longer than to compute them.
-        share = bool(self.share) and encoded.num_graphs > 1
+        share = self.share and encoded.num_graphs > 1
         return trained.model.plan(encoded, self.policy, share).to(trained.device)
 
     def compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:

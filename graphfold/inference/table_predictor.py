@@ -79,7 +79,6 @@ class TablePredictor:
         """
         predictor, lock = self._model.load()
         with lock:
-            predictor.choose_anew()
             predicted = predictor.predict(table, self.column)
         if isinstance(predicted, list):
             raise DataError(f"a {type(table).__name__} is no table. Give its records as a column.")

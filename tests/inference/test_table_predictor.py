@@ -198,25 +198,6 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
         os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
 
 
-def test_a_table_does_not_depend_on_those_before(
-    one: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How batches are planned is decided by each table anew."""
-    predictor = TablePredictor(one.run)
-    model, _ = predictor._model.load()
-    model.policy, model.share = "agenda", False  # as after another table
-    chosen = []
-    plan = type(model.module).plan
-
-    def noting(self: Any, dag: Any, policy: str = "depth", share: bool = False) -> Any:
-        chosen.append((policy, share))
-        return plan(self, dag, policy, share)
-
-    monkeypatch.setattr(type(model.module), "plan", noting)
-    predictor(one.table)
-    assert chosen[-1] == ("depth", True)
-
-
 def test_other_tables_come_back_as_they_are(one: Case) -> None:
     predictor, want = TablePredictor(one.run), None
     pandas = pytest.importorskip("pandas")
