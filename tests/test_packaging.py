@@ -54,7 +54,7 @@ def test_version_has_one_source(project: dict[str, Any]) -> None:
 
     command = [sys.executable, "-m", "graphfold", "--version"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["graphfold", project["version"]]
+    assert printed.splitlines()[0] == f"graphfold {project['version']}"
     assert graphfold.__version__ == metadata.version("graphfold") == project["version"]
 
 

@@ -92,7 +92,7 @@ def test_every_example_is_listed() -> None:
     """Those that are about no block stand on other pages."""
     pages = section("Examples") + "".join(
         (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        for name in ("molecules", "serving", "trees")
+        for name in ("molecules", "predict_large_data", "serving", "trees")
     )
     listed = set(re.findall(r"\]\(\.\./examples/(\w+)\.py\)", pages))
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))

@@ -314,7 +314,11 @@ def test_the_invented_records_hold_what_their_kind_says() -> None:
         assert ("failed" in text) == (kind == 1)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+#: Those that need an engine are a few lines for it alone, see test_predict_on_engines.
+SCRIPTS = [path for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith("predict_on")]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
     if path.stem == "spacy_component":
         pytest.importorskip("spacy", reason="spacy is not installed")

@@ -179,8 +179,8 @@ from pathlib import Path
 from graphfold.batching.native import library
 library.FOLDER = Path("/nonexistent")  # an installed wheel has libraries there
 from graphfold.cli import main
-from graphfold.inference import apply
-apply.SMALL_FILE = 0  # for few records cells are not compiled
+from graphfold.inference import predict_files
+predict_files.SMALL_FILE = 0  # for few records cells are not compiled
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -160,5 +160,5 @@ def test_a_stored_run_needs_trust(
     )
     stored = shutil.copytree(folder, tmp_path / "stored")
     assert run("evaluate", str(stored)) == 2
-    assert "feature set of the package 'features_of_mine'" in capfd.readouterr().err
+    assert "add --trust features_of_mine" in capfd.readouterr().err
     assert run("evaluate", str(stored), "--trust", "features_of_mine") == 0

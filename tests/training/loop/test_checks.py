@@ -19,7 +19,7 @@ from graphfold.batching.native.library import why_missing
 from graphfold.blocks import FC
 from graphfold.dag import TypedDAG
 from graphfold.datasets.data_module import DataModule
-from graphfold.inference import apply
+from graphfold.inference import predict_files
 from graphfold.layers import GraphModel, NaryTreeLSTMCell
 from graphfold.layers.dropout import StateDropout
 from graphfold.training.config.compose import compose
@@ -83,7 +83,7 @@ def test_training_and_verify_say_that_cells_are_compiled(
 def test_a_cell_that_is_not_compiled_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "SMALL_FILE", 10_000)
+    monkeypatch.setattr(predict_files, "SMALL_FILE", 10_000)
     folder = train(tmp_path / "run", *listops("model.fuse=null"))
     out, err = capsys.readouterr()
     (line,) = lines(out)
