@@ -1,8 +1,9 @@
 """Random networks by a seed: fields that only some types write, rounds, `previous`, `initial`.
 
 `python tests/random_networks.py 0 20000 2` compares 20,000 of them from seed 0 on in 2 processes,
-and prints the seeds that differ. Compiling cells takes most of the time, so `SAME_CELLS` seeds in
-a row have cells and passes of one form, with other weights, graphs, plans, losses and engines.
+and prints the seeds that differ, and how far it has come. Compiling cells takes most of the time,
+so `SAME_CELLS` seeds in a row have cells and passes of one form, with other weights, graphs, plans,
+losses and engines.
 """
 
 from __future__ import annotations
@@ -394,8 +395,11 @@ def main(first: int, count: int, num_processes: int = 1) -> int:
     """Compares `count` networks; prints the seeds that differ, and in the end how many ran how."""
     ways, failed = Counter[str](), 0
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
-        for seed, own, error in pool.imap_unordered(try_seed, range(first, first + count), 16):
+        found = pool.imap_unordered(try_seed, range(first, first + count), 16)
+        for number, (seed, own, error) in enumerate(found, start=1):
             ways += own
+            if number % 1000 == 0:
+                print(f"{number} of {count} compared, {failed} differ", flush=True)
             if error:
                 failed += 1
                 print(f"seed {seed}: {error}", flush=True)
