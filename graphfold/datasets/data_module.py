@@ -416,7 +416,7 @@ class DataModule:
             FileState(str(corpus.path), corpus.content, corpus.dag.num_graphs) for corpus in packed
         )
         self.skipped: tuple[RecordError, ...] = tuple(e for c in packed for e in c.skipped)
-        refuse_empty(packed)
+        refuse_empty(packed[0].path, packed)
         size = sum(size_of(stored) for stored in {corpus.stored for corpus in packed})
         self._is_large = size > LARGE and self._words is None
         corpus = GraphCorpus([corpus.dag for corpus in packed])

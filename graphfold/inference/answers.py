@@ -89,8 +89,7 @@ class Predictions(Answers):
     ) -> None:
         super().__init__(predictor, path)
         self.explainer = explainer
-        is_list = predictor.trained.head.level != "graph"
-        self.columns = [NewColumn(c.name, c.type, is_list) for c in predictor.trained.columns]
+        self.columns = predictor.prediction_columns()
         self._count = len(self.columns)
         if explainer is not None:
             self.columns += [NewColumn(name, str) for name in explainer.columns]

@@ -14,7 +14,7 @@ from graphfold.inference.drawing import Drawing, draw_graphs
 from graphfold.inference.inputs import STANDARD_INPUT, readable, shown_name
 from graphfold.inference.predict_files import Counts, quick_for_small, say_counts
 from graphfold.inference.prediction import Prediction
-from graphfold.inference.predictor import Predictor, Unread
+from graphfold.inference.predictor import Predictor, Unread, as_prediction
 from graphfold.pages import page_template
 from graphfold.progress import shown
 
@@ -81,9 +81,9 @@ def draw_file(
             return zip(predictions, drawings, strict=True)
 
         for number, (_, answer) in enumerate(predictor.walk(path, draw), start=1):
-            prediction, drawing = (
-                (Prediction(*answer), None) if isinstance(answer, Unread) else answer
-            )
+            if isinstance(answer, Unread):
+                answer = as_prediction(answer), None
+            prediction, drawing = answer
             counts[drawing is not None] += 1
             name = f"{number:05d}"
             if drawing is not None:

@@ -27,6 +27,7 @@ from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.inference.prediction import node_facts
 from graphfold.layers import ColumnEncoder, GraphModel, Model
+from graphfold.layers.heads.output_column import seven_digits
 from graphfold.layers.uncertainty.ensemble import members_of
 from graphfold.training.run.trained import TrainedModel
 
@@ -148,7 +149,7 @@ class Explainer:
 
     def _by_graph(self, dag: TypedDAG, base: Tensor, found: Tensor) -> Iterator[Contributions]:
         facts, ptr = list(node_facts(dag)), dag.node_ptr.tolist()
-        values, bases = _rounded(found), _rounded(base)
+        values, bases = seven_digits(found.cpu()), seven_digits(base.cpu())
         parts = _parts(dag, self.kinds)
         for graph, (start, end) in enumerate(pairwise(ptr)):
             nodes = [node for node in range(start, end) if node in parts]
@@ -175,11 +176,6 @@ def _members(model: Model) -> list[GraphModel]:
             )
         members.append(member)
     return members
-
-
-def _rounded(values: Tensor) -> list[list[float]]:
-    """The digits of a float32, so that sums can be checked."""
-    return [[float(f"{value:.7g}") for value in row] for row in values.tolist()]
 
 
 def _raw(model: GraphModel, batch: Batch, inputs: Mapping[str, Tensor]) -> Tensor:

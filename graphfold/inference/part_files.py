@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from torch import Tensor
 from graphfold.dag import TypedDAG
 from graphfold.datasets.corpora.corpus import PARTS
 from graphfold.datasets.data_module import DataModule
-from graphfold.files import whole_file
 from graphfold.inference.prediction import MOST_CLASSES, node_texts
+from graphfold.inference.writers import text_output
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers
@@ -102,11 +101,8 @@ def _pieces(numbers: Tensor, rows: EvalRows) -> Iterator[tuple[Tensor, EvalRows]
 @contextmanager
 def _table(path: Path) -> Iterator[Any]:
     """A writer of the rows of a CSV file, which is there whole or not at all."""
-    with whole_file(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+    with text_output(path) as text:
         yield csv.writer(text, lineterminator="\n")
-        text.flush()
-        text.detach()
 
 
 def _places(data: DataModule, numbers: Tensor) -> list[tuple[str, int, int]]:

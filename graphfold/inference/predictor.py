@@ -144,9 +144,12 @@ class Predictor:
         Args:
             names: the columns that it has.
         """
+        return with_reason(self.prediction_columns(), names)
+
+    def prediction_columns(self) -> list[NewColumn]:
+        """The columns of predictions, without `reason` and without values."""
         is_list = self.trained.head.level != "graph"
-        columns = self.trained.columns
-        return with_reason([NewColumn(c.name, c.type, is_list) for c in columns], names)
+        return [NewColumn(c.name, c.type, is_list) for c in self.trained.columns]
 
     def embed(self, items: Any, column: str | None = None) -> Tensor:
         """[num_items, width] float32 the vector of each item that the head of the model reads.

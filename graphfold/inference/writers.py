@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import numpy as np
-from numpy.lib import format as npy
 
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.files.tables import parquet_batches
+from graphfold.datasets.storage.store import write_npy_header
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import is_stream, whole_file
 from graphfold.inference.answers import Answer, Answers
@@ -158,19 +158,15 @@ def write_npy(output: Path | None, answers: Answers) -> None:
         ConfigError: for standard output or a pipe.
     """
     with whole_file(_a_file(output, "An array")) as file:
-        _write_header(file, 0, 0)
+        write_npy_header(file, np.dtype(np.float32), (0, 0))
         for answer in answers:
             row = np.full(len(answers.columns), np.nan, np.float32)
             if answer.vector is not None:
                 row[:] = answer.vector.numpy()
             file.write(row.tobytes())
         file.seek(0)  # the second header is as long as the first: numpy leaves room for the count
-        _write_header(file, answers.good + answers.bad, len(answers.columns))
-
-
-def _write_header(file: BinaryIO, count: int, width: int) -> None:
-    facts = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
-    npy.write_array_header_1_0(file, facts)
+        shape = answers.good + answers.bad, len(answers.columns)
+        write_npy_header(file, np.dtype(np.float32), shape)
 
 
 def _a_file(output: Path | None, what: str) -> Path:

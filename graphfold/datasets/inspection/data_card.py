@@ -24,7 +24,8 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.vocabulary import count_words
 from graphfold.datasets.inspection.graph_hash import has_molecules, repeated_molecules
 from graphfold.datasets.storage.fingerprint import content_hash, file_hash
-from graphfold.errors import ConfigError, DataError, SchemaError, did_you_mean, shortened
+from graphfold.datasets.storage.packing import refuse_empty
+from graphfold.errors import ConfigError, SchemaError, did_you_mean, shortened
 from graphfold.registry import ADAPTERS, is_path
 
 #: How many records are read twice, and how many graphs make a detour through networkx.
@@ -74,13 +75,7 @@ def check_data(
     found = [_read(file, data.on_error) for file in files]
     seconds = time.perf_counter() - begin
     skipped = [error for result in found for error in result.skipped]
-    if not any(result.dag.num_graphs for result in found):
-        first = f" The first one is {skipped[0].place_and_fault}." if skipped else ""
-        raise DataError(
-            f"{files[0].path}: no usable record is left; {len(skipped)} were left out.{first} "
-            "Correct the file, or the options of its adapter.",
-            path=str(files[0].path),
-        )
+    refuse_empty(files[0].path, found)
     for file, result in zip(files, found, strict=True):
         _check(file, result.dag)
     dags = [result.dag for result in found]

@@ -127,11 +127,16 @@ def pack_files(
     return [_read_back(source, on_error) for source in sources]
 
 
-def refuse_empty(packed: Sequence[PackedCorpus]) -> None:
-    """Raises DataError if none of the files has a usable record, with the first bad one."""
-    if any(corpus.dag.num_graphs for corpus in packed):
+def refuse_empty(path: Path, found: Sequence[PackedCorpus | ReadResult]) -> None:
+    """Raises DataError if none of the files has a usable record, with the first bad one.
+
+    Args:
+        path: the first file.
+        found: what was found in each file.
+    """
+    if any(result.dag.num_graphs for result in found):
         return
-    path, skipped = packed[0].path, [error for corpus in packed for error in corpus.skipped]
+    skipped = [error for result in found for error in result.skipped]
     bad = [error for error in skipped if not isinstance(error, LeftOut)]
     first, remedy = "", "Correct the file, or the options of its adapter."
     if bad:

@@ -136,7 +136,7 @@ class StoreWriter:
         """Closes the files, and writes the manifest with `facts`, which are plain values."""
         for name, (file, dtype, shape) in self._files.items():
             file.seek(0)
-            _write_header(file, dtype, (self._rows[name], *shape))
+            write_npy_header(file, dtype, (self._rows[name], *shape))
         self._open.close()
         manifest = {**facts, "files": [*self._files]}
         (self._folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
@@ -151,7 +151,7 @@ class StoreWriter:
         if name not in self._files:
             path = self._folder / f"{len(self._files)}.npy"
             new = self._open.enter_context(path.open("wb"))
-            _write_header(new, array.dtype, array.shape)
+            write_npy_header(new, array.dtype, array.shape)
             self._files[name] = new, array.dtype, array.shape[1:]
             self._rows[name] = 0
         file, dtype, _ = self._files[name]
@@ -386,7 +386,7 @@ def _decoded(begin: IntArray, text: Array) -> Iterator[str]:
     return (str(data[i:j], "utf-8", "surrogatepass") for i, j in pairwise(places))
 
 
-def _write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def write_npy_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """The header of an `.npy` file, which has room for any number of rows."""
     facts = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(file, facts)

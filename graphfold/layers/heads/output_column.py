@@ -68,7 +68,7 @@ def finite_numbers(numbers: Tensor) -> list[float | None]:
 
 
 def seven_digits(numbers: Tensor) -> list[Any]:
-    """`numbers.tolist()`, rounded: a float32 has no more than seven digits."""
+    """`numbers.tolist()`, rounded: a float32 has no more than seven digits. They are on the CPU."""
     values = numbers.double().numpy()
     size = np.abs(values)
     # A power of ten up to 10**22 is exact, so a whole number over it is the nearest float64.

@@ -85,10 +85,12 @@ def _write_table(records: Sequence[Row], folder: Path) -> None:
     rows += [row for group in _groups(records, keys) for row in _means(group, keys)]
     metrics = dict.fromkeys(name for record in records for name in record["metrics"])
     text = io.StringIO()
-    writer = csv.DictWriter(text, ["run", *keys, *metrics], extrasaction="ignore")
+    writer = csv.DictWriter(
+        text, ["run", *keys, *metrics], extrasaction="ignore", lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(rows)
-    write_text(folder / "sweep.csv", text.getvalue().replace("\r\n", "\n"))
+    write_text(folder / "sweep.csv", text.getvalue())
     name = records[0]["monitor"].partition("/")[2]
     columns = ["run", *keys, f"val/{name}", f"test/{name}"]
     table = Table(*columns, box=None)

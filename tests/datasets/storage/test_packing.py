@@ -240,9 +240,9 @@ def test_nothing_usable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"b\.txt: no usable record is left; 2 records were left out\. The"
     ):
-        refuse_empty([bad])
+        refuse_empty(bad.path, [bad])
     good = pack(SPEC, write_expressions(tmp_path / "g.txt", ["1"]), tmp_path / "c")
-    refuse_empty([bad, good])
+    refuse_empty(bad.path, [bad, good])
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
