@@ -21,8 +21,8 @@ from graphfold.layers import GraphModel
 from graphfold.layers.model import Model
 from graphfold.loader import BatchSampler, GraphLoader
 from graphfold.recipe import make_loop
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.initial_weights import make_model

@@ -22,8 +22,8 @@ from graphfold.commands import (
     tune,
     verify,
 )
-from graphfold.commands.options import spread_settings
 from graphfold.commands.parser import CommandParser
+from graphfold.commands.shared_options import spread_settings
 from graphfold.errors import GraphfoldError
 from graphfold.training.process.quiet import readable_warnings
 

@@ -27,7 +27,7 @@ from typing import Any
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError
 from graphfold.files import write_json
-from graphfold.inference.evaluate import (
+from graphfold.inference.evaluation import (
     calibrate_and_score,
     evaluate,
     part_metrics,
@@ -36,10 +36,10 @@ from graphfold.inference.evaluate import (
 from graphfold.inference.part_files import write_predictions, write_split
 from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go_on_or_begin
 from graphfold.training.config.instantiate import instantiate
-from graphfold.training.config.model import decide
 from graphfold.training.config.overrides import in_hydras_grammar
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted

@@ -286,7 +286,7 @@ FEATURE_SETS = Registry(
         "ogb": f"{_SETS}:OGB",
         "simple": f"{_SETS}:SIMPLE",
     },
-    base="graphfold.datasets.molecules.features:FeatureSet",
+    base="graphfold.datasets.molecules.atom_features:FeatureSet",
     is_instance=True,
 )
 

@@ -22,10 +22,10 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, DataError, GraphfoldError, first_line
 from graphfold.files import refuse_links
 from graphfold.recipe import make_loop, start_run
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import TUNE, Sources, compose, split_sweeping
 from graphfold.training.config.instantiate import instantiate
-from graphfold.training.config.model import decide
 from graphfold.training.config.overrides import parse_overrides
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback, Loop

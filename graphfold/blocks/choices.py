@@ -7,15 +7,15 @@ from typing import Any
 
 from torch import nn
 
-from graphfold.blocks.constants import Zeros
-from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockDuplicateError,
     BlockKeyError,
     BlockTypeError,
     BlockValueError,
     quoted,
 )
+from graphfold.blocks.constants import Zeros
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
 from graphfold.blocks.inference.typed import assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, VoidType
 from graphfold.blocks.record import Named, named_blocks

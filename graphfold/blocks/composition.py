@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
 from graphfold.blocks.core import (
     SCOPE,
     Block,
@@ -18,7 +19,6 @@ from graphfold.blocks.core import (
     convert_to_block,
     unify,
 )
-from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.inference.typed import append, assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.selection import GetItem

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphfold.blocks.block_errors import BlockTypeError, quoted
 from graphfold.blocks.core import (
     Block,
     Context,
@@ -18,7 +19,6 @@ from graphfold.blocks.core import (
     Recorder,
     convert_to_block,
 )
-from graphfold.blocks.errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     ResultType,

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockAttributeError,
     BlockItemError,
     BlockRecursionError,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphfold.blocks.core import Block, Context, Steps, convert_to_block
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockDeclarationError,
     BlockRecursionError,
     BlockTypeError,
     quoted,
 )
+from graphfold.blocks.core import Block, Context, Steps, convert_to_block
 from graphfold.blocks.inference.typed import Typed, append, assign, transaction
 from graphfold.blocks.inference.types import ResultType, TypeLike
 

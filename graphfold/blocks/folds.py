@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
+from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
 from graphfold.blocks.composition import Composition
 from graphfold.blocks.constants import Zeros
 from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
-from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import assign, transaction
 from graphfold.blocks.inference.types import (

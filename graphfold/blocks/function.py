@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
+from graphfold.blocks.block_errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder, convert_to_block
-from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.infer import infer_output_type
 from graphfold.blocks.inference.typed import Classes, Typed
 from graphfold.blocks.inference.types import (

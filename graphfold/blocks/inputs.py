@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphfold.blocks.core import Block, Context
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockDuplicateError,
     BlockIndexError,
     BlockKeyError,
@@ -16,6 +15,7 @@ from graphfold.blocks.errors import (
     BlockValueError,
     quoted,
 )
+from graphfold.blocks.core import Block, Context
 from graphfold.blocks.inference.types import PyObjectType, TensorType
 
 

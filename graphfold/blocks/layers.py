@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.blocks.core import Block, Pipe, Wire
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockIndexError,
     BlockTypeError,
     BlockValueError,
     quoted,
 )
+from graphfold.blocks.core import Block, Pipe, Wire
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import Typed
 from graphfold.blocks.inference.types import (

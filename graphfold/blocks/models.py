@@ -12,9 +12,9 @@ from graphfold.blocks.composition import compose
 from graphfold.blocks.constants import Void
 from graphfold.blocks.core import Block
 from graphfold.blocks.declaration import recursive
-from graphfold.blocks.features import Features, NodeRows
 from graphfold.blocks.function import Concat, Function
 from graphfold.blocks.layers import FC
+from graphfold.blocks.node_rows import Features, NodeRows
 from graphfold.blocks.record import AllOf, Record
 from graphfold.blocks.reductions import Sum
 from graphfold.blocks.selection import InputTransform

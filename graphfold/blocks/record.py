@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from graphfold.blocks.block_errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
 from graphfold.blocks.constants import Void
 from graphfold.blocks.core import Block, Context, Steps, Wire, convert_to_block
-from graphfold.blocks.errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.selection import item_of
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Cell, Children
+from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder
-from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     ResultType,
     SequenceType,

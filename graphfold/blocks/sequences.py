@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
 from graphfold.blocks.composition import compose
 from graphfold.blocks.core import Block, Context, Steps, convert_to_block
-from graphfold.blocks.errors import BlockTypeError, BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,

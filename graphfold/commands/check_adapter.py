@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_settings, add_trust, local_path
+from graphfold.commands.shared_options import add_settings, add_trust, local_path
 
 HELP = "read data with its adapter, say what is in it"
 USAGE = "graphfold check-adapter NAME [options]"

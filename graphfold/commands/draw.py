@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, local_path, settings_of
+from graphfold.commands.shared_options import add_run_arguments, local_path, settings_of
 
 HELP = "draw a file's records with predictions in colour"
 USAGE = "graphfold draw RUN INPUT [options]"
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draws every record; exit code 0 though some records were bad."""
     with loading():
-        from graphfold.inference.draw import draw_input
+        from graphfold.inference.picture_pages import draw_input
         from graphfold.inference.predict_files import command_predictor
 
     with command_predictor(args.run_path, settings_of(args), args.trust) as predictor:

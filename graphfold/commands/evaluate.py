@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, local_path, settings_of
+from graphfold.commands.shared_options import add_run_arguments, local_path, settings_of
 
 HELP = "score a trained model"
 USAGE = "graphfold evaluate RUN [options]"
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the metrics; writes them with --json."""
     with loading():
-        from graphfold.inference.evaluate import print_evaluation
+        from graphfold.inference.evaluation import print_evaluation
 
     settings = settings_of(args)
     if args.on_error is not None:

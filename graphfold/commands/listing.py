@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust
+from graphfold.commands.shared_options import add_config_dir, add_trust
 
 HELP = "name what can be chosen: experiments, data, models, metrics and more"
 USAGE = "graphfold list [options]"
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     if args.config_dir is not None and not args.config_dir.is_dir():
         raise ConfigError(f"{args.config_dir}: no such folder. Give --config-dir a folder.")
     with loading():  # naming the parts of a kind imports them
-        from graphfold.training.config.listing import format_choices, list_choices, options_page
+        from graphfold.training.config.available import format_choices, list_choices, options_page
 
         text = options_page() if args.markdown else format_choices(list_choices(args.config_dir))
     print(text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_run_arguments, local_path, settings_of
+from graphfold.commands.shared_options import add_run_arguments, local_path, settings_of
 from graphfold.files import check_output
 
 HELP = "apply a trained model to a file"

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust
+from graphfold.commands.shared_options import add_config_dir, add_trust
 from graphfold.errors import ConfigError, GraphfoldError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir
+from graphfold.commands.shared_options import add_config_dir
 
 HELP = "search for good settings"
 USAGE = "graphfold tune [options] [overrides]"

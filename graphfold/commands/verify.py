@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from graphfold.commands.loading import loading
-from graphfold.commands.options import add_config_dir, add_trust, local_path, positive
+from graphfold.commands.shared_options import add_config_dir, add_trust, local_path, positive
 
 HELP = "compare the fast engine with the reference"
 USAGE = "graphfold verify [RUN] [experiment=NAME] [options] [overrides]"

@@ -27,7 +27,7 @@ from graphfold.datasets.splits.split_records import (
     split_records,
 )
 from graphfold.datasets.storage.cache import default_cache_dir
-from graphfold.datasets.storage.fingerprint import unchanged
+from graphfold.datasets.storage.content_key import unchanged
 from graphfold.datasets.storage.packing import pack_files, refuse_empty
 from graphfold.datasets.storage.store import GraphCorpus, size_of
 from graphfold.datasets.words.learning import find_word_vectors, learn_words

@@ -25,9 +25,9 @@ from graphfold.layers import Model
 from graphfold.layers.model import attribute_set
 from graphfold.layers.uncertainty.ensemble import Ensemble, members_of
 from graphfold.progress import shown
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.check_parts import check_parts
 from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.loop.checks import can_share, describe_execution
 from graphfold.training.run.initial_weights import make_model
 from graphfold.training.run.run_folder import find_checkpoint

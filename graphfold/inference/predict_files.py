@@ -13,7 +13,7 @@ from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
 from graphfold.inference.answers import Answers, Embeddings, Predictions
 from graphfold.inference.explain import Explainer
-from graphfold.inference.inputs import Input, find_inputs, readable, shown_name
+from graphfold.inference.input_files import Input, find_inputs, readable, shown_name
 from graphfold.inference.prediction import check_format
 from graphfold.inference.predictor import Predictor, load
 from graphfold.inference.writers import (

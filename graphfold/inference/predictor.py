@@ -17,11 +17,11 @@ from graphfold.dag import TypedDAG, select
 from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
-from graphfold.datasets.storage.fingerprint import unchanged
+from graphfold.datasets.storage.content_key import unchanged
 from graphfold.datasets.storage.reading import cut_file, read_chunks
 from graphfold.errors import ConfigError, DataError, RecordError, did_you_mean
-from graphfold.inference.drawing import Drawing, draw_graphs
 from graphfold.inference.frames import Frame, NewColumn, read_frame, read_list, with_reason
+from graphfold.inference.pictures import Drawing, draw_graphs
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import Predicted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from graphfold.datasets.storage.fingerprint import file_hash
+from graphfold.datasets.storage.content_key import file_hash
 from graphfold.errors import CheckpointError, DataError
 from graphfold.inference.predictor import Predictor, load
 from graphfold.training.run.run_folder import find_checkpoint

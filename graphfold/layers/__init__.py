@@ -9,7 +9,7 @@ from graphfold.layers.heads.classification import (
     PairClassificationHead,
 )
 from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.regression import (
+from graphfold.layers.heads.numbers import (
     EvidentialHead,
     MeanVarianceHead,
     QuantileHead,
@@ -24,8 +24,8 @@ from graphfold.layers.molecules.attention import (
     GATv2Cell,
 )
 from graphfold.layers.molecules.convolutions import GCNCell, GINCell, GINECell, PNACell
-from graphfold.layers.molecules.fingerprint import FingerprintCell
-from graphfold.layers.molecules.fragments import FragmentCell, ReadersCell
+from graphfold.layers.molecules.fingerprint_cell import FingerprintCell
+from graphfold.layers.molecules.fragment_cells import FragmentCell, ReadersCell
 from graphfold.layers.molecules.mpnn import (
     DMPNNAtomCell,
     DMPNNBondCell,

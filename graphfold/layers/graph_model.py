@@ -11,8 +11,8 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
-from graphfold.layers.assembly import Faults, argument, build, name_of, require_kind
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder, GraphInputs
+from graphfold.layers.factories import Faults, argument, build, name_of, require_kind
 from graphfold.layers.heads.head import Head
 from graphfold.layers.model import Lowering, Model
 from graphfold.layers.node_pairs import NodePairs

@@ -2,7 +2,7 @@
 
 from graphfold.metrics.base import Metric, metric
 from graphfold.metrics.confusion import confusion_matrix, scores_by_class
-from graphfold.metrics.registry import builtin_metrics, find_metric
+from graphfold.metrics.metric_names import builtin_metrics, find_metric
 
 __all__ = [
     "Metric",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphfold.metrics.base import metric
-from graphfold.metrics.calibration import normalised_calibration_error
+from graphfold.metrics.calibration_error import normalised_calibration_error
 
 
 @metric(task="deviation", higher_is_better=False)

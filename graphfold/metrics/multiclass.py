@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphfold.metrics.base import metric
-from graphfold.metrics.calibration import calibration_error
+from graphfold.metrics.calibration_error import calibration_error
 from graphfold.metrics.confusion import confusion_matrix, matthews_correlation, scores_by_class
 
 

@@ -14,7 +14,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.graph_hash import has_molecules
 from graphfold.errors import ConfigError
-from graphfold.inference.drawing import draw_graphs, shown
+from graphfold.inference.pictures import draw_graphs, shown
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from graphfold import blocks as td
 from graphfold.batching import Batch, Up
 from graphfold.batching.batch import LoweredBatch
-from graphfold.blocks.graphs import Graphs
+from graphfold.blocks.graph_objects import Graphs
 from graphfold.blocks.models import neighbourhood, tree_lstm
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, select
 from graphfold.datasets.data_module import DataModule

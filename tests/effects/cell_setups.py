@@ -15,7 +15,7 @@ import graphfold.layers as layers
 from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, build_schedule
 from graphfold.batching.states import States
 from graphfold.dag import GraphBuilder, Schema, TypedDAG
-from graphfold.layers.assembly import build
+from graphfold.layers.factories import build
 
 #: Width of the features of trees; that of atoms is the width of their first state.
 SIZE = 3

@@ -26,8 +26,8 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.inspection.data_card import describe_target
 from graphfold.layers.heads.plots import scatter_plots
 from graphfold.recipe import make_loop
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Loop
 from graphfold.training.run.checkpoint import Checkpoint

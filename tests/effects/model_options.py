@@ -26,8 +26,13 @@ from graphfold.batching.run import find_compiled
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 from graphfold.layers import Model
+from graphfold.training.config.build_model import (
+    build_model,
+    complete_model_config,
+    count_roots,
+    decide,
+)
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.model import build_model, complete_model_config, count_roots, decide
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.initial_weights import make_model
 

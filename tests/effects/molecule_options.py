@@ -16,7 +16,7 @@ from graphfold.dag import Schema
 from graphfold.dag.compare import equal
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.molecules.features import find_features
+from graphfold.datasets.molecules.atom_features import find_features
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.registry import FEATURE_SETS
 

@@ -30,9 +30,9 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.settings import NAMES
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
+from graphfold.training.config.available import list_choices
 from graphfold.training.config.folder import config_folder
 from graphfold.training.config.instantiate import find_target
-from graphfold.training.config.listing import list_choices
 
 #: What code gives the parts of a model, and no config.
 GIVEN = ("input_size", "schema", "level", "scalers", "arity", "edge_columns")

@@ -25,13 +25,13 @@ from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.datasets.readers.pairs import PairsAdapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
-from graphfold.inference.drawing import Drawing, class_colours, draw_graph
 from graphfold.inference.explain import Contributions
+from graphfold.inference.pictures import Drawing, class_colours, draw_graph
 from graphfold.inference.prediction import Prediction, describe
 from graphfold.layers.heads.classification import ClassificationHead
 from graphfold.layers.heads.eval_rows import Predicted
+from graphfold.layers.heads.numbers import RegressionHead
 from graphfold.layers.heads.output_column import TargetPrediction
-from graphfold.layers.heads.regression import RegressionHead
 from graphfold.layers.heads.relatedness import RelatednessHead
 
 SVG = "{http://www.w3.org/2000/svg}"

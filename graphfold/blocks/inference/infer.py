@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from graphfold._torch import fake_tensor_log, fake_tensors, needs_numbers
-from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.block_errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import ResultType, TensorType, TupleType, in_dtype
 from graphfold.blocks.running.cells import flat_outputs
 

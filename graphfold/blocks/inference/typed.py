@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.inference.types import ResultType, TypeLike, canonicalize_type
 
 if TYPE_CHECKING:

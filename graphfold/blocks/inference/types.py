@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from graphfold.blocks.errors import BlockTypeError
+from graphfold.blocks.block_errors import BlockTypeError
 
 DTYPES: dict[str, torch.dtype] = {
     str(dtype).removeprefix("torch."): dtype

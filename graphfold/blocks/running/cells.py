@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell, Children, NodeInput, State
-from graphfold.blocks.errors import BlockTypeError, quoted
+from graphfold.blocks.block_errors import BlockTypeError, quoted
 from graphfold.blocks.inference.types import (
     ResultType,
     TensorType,

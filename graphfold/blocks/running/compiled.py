@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.refusals import refuse_random
+from graphfold.blocks.block_errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.core import Depth, check_blocks, convert_to_block, run
-from graphfold.blocks.errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.inference.infer import gradient_leaves, on_zeros
 from graphfold.blocks.inference.typed import transaction
 from graphfold.blocks.inference.types import TensorType, float_dtype_of
 from graphfold.blocks.running.cells import FunctionCell, LeafCell
-from graphfold.blocks.running.lowering import lower, lower_in_processes
 from graphfold.blocks.running.node_types import EXAMPLE, NodeTypes, Operations, widen
 from graphfold.blocks.running.results import Result, Results
+from graphfold.blocks.running.to_graphs import lower, lower_in_processes
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import EngineError
 

@@ -18,15 +18,15 @@ from torch import Tensor
 
 from graphfold._torch import collate_by_default
 from graphfold.batching import Batch, build_schedule
-from graphfold.blocks.errors import (
+from graphfold.blocks.block_errors import (
     BlockIndexError,
     BlockTypeError,
     BlockValueError,
     quoted,
 )
 from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
-from graphfold.blocks.running.lowering import Label
 from graphfold.blocks.running.node_types import OUTPUTS
+from graphfold.blocks.running.to_graphs import Label
 from graphfold.dag import Schema, TypedDAG, collate
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.store import StoreWriter, open_graphs, read_manifest

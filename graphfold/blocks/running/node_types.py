@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
+from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.core import Block, Primitive
-from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import TensorType
 from graphfold.blocks.running.cells import CellContext, Constant, Precision, Source

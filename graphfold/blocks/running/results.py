@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import States
+from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.core import Block, Depth, Evaluation, Primitive, Recorder
-from graphfold.blocks.errors import BlockTypeError
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,

@@ -17,7 +17,7 @@ from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.files.text_files import read_lines
 from graphfold.datasets.readers import listops
 from graphfold.datasets.readers.listops import PUBLISHED_POOL, ListOpsGenerator, write_listops
-from graphfold.datasets.storage.fingerprint import file_hash
+from graphfold.datasets.storage.content_key import file_hash
 from graphfold.errors import ConfigError
 
 MadeFile = tuple[Path, str | None]

@@ -16,7 +16,7 @@ from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.settings import Paths
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.storage.fingerprint import refuse_pipe
+from graphfold.datasets.storage.content_key import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
 from graphfold.options import option_faults, parameters, refuse_unread
 from graphfold.registry import ADAPTERS

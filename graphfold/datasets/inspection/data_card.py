@@ -23,7 +23,7 @@ from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.vocabulary import count_words
 from graphfold.datasets.inspection.graph_hash import has_molecules, repeated_molecules
-from graphfold.datasets.storage.fingerprint import content_hash, file_hash
+from graphfold.datasets.storage.content_key import content_hash, file_hash
 from graphfold.datasets.storage.packing import refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean, shortened
 from graphfold.registry import ADAPTERS, is_path

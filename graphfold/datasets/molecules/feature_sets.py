@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from rdkit import Chem
 from rdkit.Chem.rdchem import Atom, Bond, BondStereo, BondType, ChiralType, HybridizationType
 
-from graphfold.datasets.molecules.features import (
+from graphfold.datasets.molecules.atom_features import (
     Feature,
     FeatureSet,
     codes,

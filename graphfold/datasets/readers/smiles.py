@@ -25,17 +25,17 @@ from graphfold.datasets.files.table_columns import (
     refuse_unknown_targets,
 )
 from graphfold.datasets.files.tables import open_table
+from graphfold.datasets.molecules.atom_features import find_features
 from graphfold.datasets.molecules.descriptors import Descriptors
-from graphfold.datasets.molecules.features import find_features
-from graphfold.datasets.molecules.graphs import Fragments, MoleculeChunk, MoleculeGraphs
 from graphfold.datasets.molecules.molecule import (
     WrittenMolecule,
     read_in_silence,
     silence,
     write_molecule,
 )
+from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeChunk, MoleculeGraphs
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
-from graphfold.datasets.molecules.table_columns import (
+from graphfold.datasets.molecules.record_table import (
     ListTarget,
     RecordColumns,
     RecordRow,

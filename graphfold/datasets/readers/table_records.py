@@ -23,7 +23,7 @@ from graphfold.datasets.files.table_columns import (
     listed,
 )
 from graphfold.datasets.files.tables import open_table
-from graphfold.datasets.molecules.table_columns import RecordColumns, RecordRow
+from graphfold.datasets.molecules.record_table import RecordColumns, RecordRow
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.errors import ConfigError, RecordError
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.dag import TypedDAG
 from graphfold.datasets.files.tables import PART
 from graphfold.datasets.settings import DataSettings
-from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
+from graphfold.datasets.splits.cross_validation import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import (
     GROUPINGS,

@@ -16,7 +16,7 @@ from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter, ReadResult
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.cache import storing
-from graphfold.datasets.storage.fingerprint import (
+from graphfold.datasets.storage.content_key import (
     InputState,
     content_hash,
     copy_name,

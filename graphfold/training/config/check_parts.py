@@ -12,11 +12,11 @@ import torch
 from graphfold.datasets.corpora.corpus_table import find_corpus
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError, GraphfoldError, RecordError
-from graphfold.metrics.registry import find_metric
+from graphfold.metrics.metric_names import find_metric
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
+from graphfold.training.config.build_model import AUTO, absent_options, own_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
-from graphfold.training.config.model import AUTO, absent_options, own_options
 from graphfold.training.config.overrides import adapter_name
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.loop.loop import Callback

@@ -213,8 +213,8 @@ def _adapter_options(config: DictConfig) -> list[str]:
 
 def _model_options(config: Any) -> list[str]:
     """The keys of the options of the class that a config names for its model."""
+    from graphfold.training.config.build_model import FROM_DATA  # loads torch
     from graphfold.training.config.instantiate import find_target
-    from graphfold.training.config.model import FROM_DATA  # loads torch
 
     try:
         options = parameters(find_target((config.get("model") or {}).get("_target_"), "model"))

@@ -14,8 +14,8 @@ from typing import Any
 from graphfold.batching import Down, Rounds, Up
 from graphfold.errors import CheckpointError, ConfigError
 from graphfold.registry import ADAPTERS, FEATURE_SETS, foreign_package, package_of
+from graphfold.training.config.build_model import AUTO
 from graphfold.training.config.instantiate import find_target, targets
-from graphfold.training.config.model import AUTO
 
 #: Packages whose modules, passes, blocks, optimizers and schedules may be targets. Other classes of
 #: theirs import what their arguments name (an adapter, say), or write files.

@@ -22,7 +22,7 @@ from torch import Tensor
 from graphfold.datasets.data_module import DataModule
 from graphfold.errors import CheckpointError
 from graphfold.files import whole_file
-from graphfold.training.config.model import own_options
+from graphfold.training.config.build_model import own_options
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import named_packages
 

@@ -17,7 +17,7 @@ from graphfold.datasets.words.vectors import WordVectors
 from graphfold.errors import CheckpointError, ConfigError, DataError, some_of
 from graphfold.layers import ColumnEncoder, FeatureEncoder, Model
 from graphfold.layers.normalisation import is_batch_norm
-from graphfold.training.config.model import build_model
+from graphfold.training.config.build_model import build_model
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.checkpoint import Checkpoint

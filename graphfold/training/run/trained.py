@@ -19,7 +19,7 @@ from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.layers.heads.output_column import OutputColumn
 from graphfold.layers.uncertainty.calibration import Calibration, calibration_of
 from graphfold.progress import shown
-from graphfold.training.config.model import build_ensemble
+from graphfold.training.config.build_model import build_ensemble
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import refuse_untrusted
 from graphfold.training.loop.checks import choose_sharing

@@ -7,7 +7,7 @@ import pytest
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
 

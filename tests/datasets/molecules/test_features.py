@@ -14,8 +14,8 @@ from training.tiny_runs import run, train, write_molecules
 from graphfold.dag import collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules.features import codes, find_features, number, one_hot
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.atom_features import codes, find_features, number, one_hot
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.packing import pack
@@ -25,7 +25,7 @@ from graphfold.errors import ConfigError
 CODE = """
 from rdkit.Chem.rdchem import Atom, Bond
 from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges
-from graphfold.datasets.molecules.features import FeatureSet, codes, flag, number, one_hot
+from graphfold.datasets.molecules.atom_features import FeatureSet, codes, flag, number, one_hot
 
 def gasteiger(molecule):
     ComputeGasteigerCharges(molecule)

@@ -20,7 +20,7 @@ from graphfold.datasets.molecules.fragments import (
     Fragment,
     fragment_trees,
 )
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 
 #: Chains and branches, salts and lone atoms, rings that are fused, spiro, bridged and caged, metals

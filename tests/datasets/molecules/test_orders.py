@@ -15,7 +15,7 @@ from rdkit.Chem import rdDepictor
 from graphfold.dag import TypedDAG, split
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.molecules.molecule import read_molecule
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 
 #: Stereo centres and double bonds, charges, isotopes, salts, aromatic rings, atom maps.

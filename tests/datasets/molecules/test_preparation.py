@@ -10,7 +10,7 @@ from rdkit import Chem
 
 from graphfold.datasets.adapter import ReadResult, Record, count_changed, read_records
 from graphfold.datasets.inspection.data_card import check_data
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError
 

@@ -19,7 +19,7 @@ from graphfold.dag import GraphBuilder, TypedDAG, collate, split
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.molecules.molecule import read_molecule
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.storage import reading
 from graphfold.datasets.storage.reading import cut_file, read_chunks

@@ -16,7 +16,7 @@ from graphfold.datasets.adapter import read_records
 from graphfold.datasets.corpora.data_files import DataSource
 from graphfold.datasets.files.table_columns import TableTarget
 from graphfold.datasets.molecules.drawing import draw_molecule
-from graphfold.datasets.molecules.table_columns import ListTarget
+from graphfold.datasets.molecules.record_table import ListTarget
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.training.config.compose import compose

@@ -16,7 +16,7 @@ from graphfold.dag import GraphBuilder, validate
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.molecule import read_molecule
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
 

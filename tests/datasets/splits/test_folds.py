@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphfold.datasets.splits.folds import kfold_split, repeated_kfold_split
+from graphfold.datasets.splits.cross_validation import kfold_split, repeated_kfold_split
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import ConfigError, DataError
 

@@ -19,9 +19,9 @@ from graphfold.layers import (
     RegressionHead,
     RelatednessHead,
 )
+from graphfold.layers.heads.automatic import HEADS, choose_head
 from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.layers.heads.output_column import by_target, seven_digits
-from graphfold.layers.heads.registry import HEADS, choose_head
 
 NAN = float("nan")
 SCHEMA = Schema(

@@ -23,10 +23,10 @@ from graphfold.layers import (
     QuantileHead,
     RegressionHead,
 )
+from graphfold.layers.heads.automatic import choose_head
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.registry import choose_head
-from graphfold.layers.heads.regression import NumberHead
-from graphfold.training.config.model import balanced_weights
+from graphfold.layers.heads.numbers import NumberHead
+from graphfold.training.config.build_model import balanced_weights
 from graphfold.training.scoring import HeadMetrics
 
 NAN = float("nan")

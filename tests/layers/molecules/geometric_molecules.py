@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import ColumnEncoder
 

@@ -15,7 +15,7 @@ from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.batching.native.library import why_missing
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ShapeError
 from graphfold.layers import (

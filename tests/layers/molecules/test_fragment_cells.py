@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Cell, Down, Network, Rounds, Up, build_schedule
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     FeatureEncoder,

@@ -21,7 +21,7 @@ from graphfold.layers import (
     RegressionHead,
 )
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.regression import NumberHead
+from graphfold.layers.heads.numbers import NumberHead
 from graphfold.layers.model import cells_as_they_are
 from graphfold.layers.uncertainty.ensemble import Ensemble, mixture
 

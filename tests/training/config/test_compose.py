@@ -9,9 +9,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphfold.errors import ConfigError
+from graphfold.training.config.build_model import own_options
 from graphfold.training.config.compose import compose
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.model import own_options
 from graphfold.training.config.overrides import in_words_of_set, parse_settings, suggest_key
 
 

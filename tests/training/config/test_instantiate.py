@@ -16,9 +16,9 @@ from training.tiny_runs import bracket_tree, write_corpora, write_molecules
 
 from graphfold.errors import ConfigError
 from graphfold.layers import GCNCell
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.compose import compose
 from graphfold.training.config.instantiate import check_targets, instantiate
-from graphfold.training.config.model import decide
 from graphfold.training.process.process import member_seed, seed_generators
 from graphfold.training.run.initial_weights import make_model
 

@@ -9,10 +9,10 @@ from training.tiny_runs import run
 
 import graphfold.layers
 from graphfold.datasets.splits.split_records import SPLITS
-from graphfold.layers.heads.registry import HEADS
+from graphfold.layers.heads.automatic import HEADS
 from graphfold.metrics import builtin_metrics
+from graphfold.training.config.available import list_choices
 from graphfold.training.config.folder import config_folder
-from graphfold.training.config.listing import list_choices
 
 
 @pytest.fixture(scope="module")

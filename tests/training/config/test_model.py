@@ -14,7 +14,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import SchemaError
 from graphfold.layers import RegressionHead
 from graphfold.layers.virtual_node import VirtualNode
-from graphfold.training.config.model import count_roots, fill_degrees, mean_log_degree
+from graphfold.training.config.build_model import count_roots, fill_degrees, mean_log_degree
 
 
 def star() -> TypedDAG:

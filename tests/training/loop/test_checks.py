@@ -22,8 +22,8 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.inference import predict_files
 from graphfold.layers import GraphModel, NaryTreeLSTMCell
 from graphfold.layers.dropout import StateDropout
+from graphfold.training.config.build_model import decide
 from graphfold.training.config.compose import compose
-from graphfold.training.config.model import decide
 from graphfold.training.loop.checks import (
     can_share,
     choose_sharing,

@@ -12,7 +12,7 @@ from torch import Tensor
 from training.tiny_runs import run, train, write_molecules
 
 from graphfold.layers import RegressionHead
-from graphfold.layers.heads.regression import NumberHead
+from graphfold.layers.heads.numbers import NumberHead
 
 Losses = Callable[[RegressionHead, Tensor, Tensor], Tensor]
 

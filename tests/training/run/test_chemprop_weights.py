@@ -17,7 +17,7 @@ from torch import Tensor
 from graphfold.batching import Rounds
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules.table_columns import RecordRow
+from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.layers import (
     DMPNNAtomCell,

@@ -15,8 +15,8 @@ from torch import Tensor
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.trace import Signature
-from graphfold.batching.engine.compiled.rounds import run_compiled_rounds
-from graphfold.batching.engine.compiled.run import run_compiled
+from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
+from graphfold.batching.engine.compiled.compiled_run import run_compiled
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs

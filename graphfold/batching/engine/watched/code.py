@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils import dlpack
 
-from graphfold.batching.engine.watched.kinds import is_constant, is_constant_class
+from graphfold.batching.engine.watched.object_kinds import is_constant, is_constant_class
 from graphfold.batching.engine.watched.parts import ABSENT, Parts
 
 _BUILTINS = frozenset(vars(builtins))

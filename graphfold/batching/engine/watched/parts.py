@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
-from graphfold.batching.engine.watched.kinds import (
+from graphfold.batching.engine.watched.object_kinds import (
     has_hidden_state,
     is_constant_class,
     members_of,

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from graphfold.batching.engine.watched.code import names_of
-from graphfold.batching.engine.watched.kinds import CACHED, is_constant_class, members_of
+from graphfold.batching.engine.watched.object_kinds import CACHED, is_constant_class, members_of
 from graphfold.batching.engine.watched.parts import ABSENT
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphfold._torch import HOOKS, has_global_hooks
 from graphfold.batching.engine.watched import code
-from graphfold.batching.engine.watched.kinds import (
+from graphfold.batching.engine.watched.object_kinds import (
     ARRAYS,
     is_constant_class,
     is_plain,

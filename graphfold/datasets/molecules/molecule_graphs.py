@@ -27,7 +27,7 @@ from graphfold.dag.depth import (
     runs,
     stable_order,
 )
-from graphfold.datasets.molecules.features import Feature, FeatureSet, Item, Numbers
+from graphfold.datasets.molecules.atom_features import Feature, FeatureSet, Item, Numbers
 from graphfold.datasets.molecules.fragments import (
     FRAGMENT,
     FRAGMENT_INPUTS,
@@ -36,7 +36,7 @@ from graphfold.datasets.molecules.fragments import (
     fragment_nodes,
 )
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, has_stereo, label_stereo
-from graphfold.datasets.molecules.table_columns import BOND_ENDS
+from graphfold.datasets.molecules.record_table import BOND_ENDS
 from graphfold.errors import RecordError
 
 Fragments = Literal["none", "rings_and_paths", "brics"]

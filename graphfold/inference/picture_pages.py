@@ -10,8 +10,8 @@ from typing import Any
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.files import check_output, whole_file, write_text
-from graphfold.inference.drawing import Drawing, draw_graphs
-from graphfold.inference.inputs import STANDARD_INPUT, readable, shown_name
+from graphfold.inference.input_files import STANDARD_INPUT, readable, shown_name
+from graphfold.inference.pictures import Drawing, draw_graphs
 from graphfold.inference.predict_files import Counts, quick_for_small, say_counts
 from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread, as_prediction

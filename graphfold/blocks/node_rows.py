@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from graphfold.blocks.block_errors import BlockValueError
 from graphfold.blocks.core import Block, Identity
-from graphfold.blocks.errors import BlockValueError
 from graphfold.blocks.function import Function
 from graphfold.blocks.inputs import Tensor as TensorBlock
 from graphfold.blocks.record import Record
@@ -30,7 +30,7 @@ _SPACE = f"relation:{OUTPUTS}"
 def Features(
     columns: Sequence[Column], size: int, dropout: float = 0.0, name: str | None = None
 ) -> Block:
-    """A vector [size] from a node or an edge of `graphfold.blocks.graphs`; see `ColumnEncoder`.
+    """A vector [size] from a node or an edge of a `Graph`; see `ColumnEncoder`.
 
     Args:
         columns: what is read of it: columns of an encoded schema.

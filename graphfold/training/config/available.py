@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphfold.datasets.corpora.corpus_table import CORPORA
-from graphfold.datasets.splits import folds, split_ways
+from graphfold.datasets.splits import cross_validation, split_ways
 from graphfold.datasets.splits.split_records import SPLITS
 from graphfold.datasets.splits.split_ways import GROUPINGS
 from graphfold.options import parameters
@@ -109,7 +109,7 @@ def _options(folders: Iterable[Path], group: str) -> Iterator[tuple[str, str]]:
 
 def _splits() -> dict[str, str]:
     """The summary of the function of each split."""
-    functions = {**vars(split_ways), **vars(folds)}
+    functions = {**vars(split_ways), **vars(cross_validation)}
     return {name: summary(functions[f"{name}_split"]) for name in SPLITS}
 
 

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Pass, States
 from graphfold.batching.batch import LoweredBatch
+from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.core import walk
-from graphfold.blocks.errors import BlockTypeError
-from graphfold.blocks.features import ROWS, in_node_order, without_labels
 from graphfold.blocks.function import Function
-from graphfold.blocks.graphs import Graphs
+from graphfold.blocks.graph_objects import Graphs
 from graphfold.blocks.inference.types import ResultType, TensorType
+from graphfold.blocks.node_rows import ROWS, in_node_order, without_labels
 from graphfold.blocks.running.compiled import PASSES, CompiledModel
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers import Head, Model
-from graphfold.layers.assembly import build
 from graphfold.layers.encoders.feature_encoder import GraphInputs
+from graphfold.layers.factories import build
 from graphfold.layers.model import Lowering
 
 LEVELS = ("graph", "node", "output")
@@ -31,8 +31,8 @@ LEVELS = ("graph", "node", "output")
 class BlockModel(Model):
     """A root block with a head.
 
-    The root takes a `graphfold.blocks.graphs.Graph`. It gives the head's rows: for one row per
-    graph they are its output; for one per node, or per output node, it has `NodeRows` inside.
+    The root takes a `graphfold.blocks.graph_objects.Graph`. It gives the head's rows: for one row
+    per graph they are its output; for one per node, or per output node, it has `NodeRows` inside.
     Inputs of whole graphs (`Schema.graph_inputs`) are joined to the rows.
 
     Args:

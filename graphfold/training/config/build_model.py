@@ -11,11 +11,11 @@ import torch
 
 from graphfold.dag import Schema, TypedDAG
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.molecules.table_columns import BOND_ENDS
+from graphfold.datasets.molecules.record_table import BOND_ENDS
 from graphfold.errors import ConfigError
 from graphfold.layers import Model, RegressionHead
 from graphfold.layers.graph_model import choose_addition
-from graphfold.layers.heads.registry import choose_head
+from graphfold.layers.heads.automatic import choose_head
 from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.uncertainty.ensemble import Ensemble
 from graphfold.layers.virtual_node import VirtualNode

@@ -12,7 +12,7 @@ from graphfold.layers.heads.classification import (
     PairClassificationHead,
 )
 from graphfold.layers.heads.head import Head
-from graphfold.layers.heads.regression import (
+from graphfold.layers.heads.numbers import (
     EvidentialHead,
     MeanVarianceHead,
     NumberHead,

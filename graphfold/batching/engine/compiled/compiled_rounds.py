@@ -10,7 +10,7 @@ from torch import Tensor
 from graphfold.batching.compiler.backend import Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
-from graphfold.batching.engine.compiled.run import run_pass
+from graphfold.batching.engine.compiled.compiled_run import run_pass
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields

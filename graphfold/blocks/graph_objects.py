@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from graphfold.blocks.errors import BlockKeyError, BlockValueError
+from graphfold.blocks.block_errors import BlockKeyError, BlockValueError
 from graphfold.dag import Column, TypedDAG
 
 #: The name under which `Node.edges` gives the edges from a node's inputs.

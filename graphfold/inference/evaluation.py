@@ -19,7 +19,7 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
-from graphfold.inference.inputs import is_piped, readable, shown_name
+from graphfold.inference.input_files import is_piped, readable, shown_name
 from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import Model, cells_as_they_are
 from graphfold.layers.uncertainty.calibration import (
