@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import torch
@@ -57,19 +58,21 @@ class NativeMemory(Memory):
         """
         table: list[int] = [0] * len(self.plan.type_order)
         weights: Weights = {}
+        shared = self._addresses_in(self.shared)
         for op_type, program in programs.items():
             assert isinstance(program, NativeProgram)
-            own, num_rows = self.own[op_type], self.plan.count_rows(op_type)
+            own, rows = self.own[op_type], self.plan.types[op_type]
             own["numbers", ""] = program.numbers
             for key, size in program.sums.items():
                 own[key] = program.numbers.new_zeros(self._num_threads, size)
             table[op_type] = len(table)
             table += program.head
             first = len(table)
-            table += self._addresses(program.keys, op_type)
+            addresses = {**shared, **self._addresses_in(own, op_type)}
+            table += map(addresses.get, program.keys, repeat(0))
             for number, weight in program.packed:
-                table[first + number] = self._place_weight(own, weight, num_rows, weights)
-            self._shift(table, program, first, self.plan.types[op_type])
+                table[first + number] = self._place_weight(own, weight, rows.size, weights)
+            self._shift(table, program, first, rows)
         numbers, links, plan = array("q", table), self._link_table(), self.plan
         is_done = self._library.run_pass(
             plan.group_table.buffer_info()[0],
@@ -86,13 +89,13 @@ class NativeMemory(Memory):
         """[6] the addresses of the links; 0 for one that is not needed."""
         return array("q", [own.data_ptr() for own in self._links] + [0] * (6 - len(self._links)))
 
-    def _addresses(self, keys: Sequence[Key], op_type: int) -> list[int]:
-        """The `address` of each key."""
+    def _addresses_in(
+        self, tensors: Mapping[Key, Tensor], op_type: int | None = None
+    ) -> dict[Key, int]:
+        """The `address` of each of `shared`, or of what a type has for itself."""
         if self.first_row:
-            return [self.address(key, op_type) for key in keys]
-        own, shared = self.own[op_type].get, self.shared.get
-        tensors = [own(key, shared(key)) for key in keys]
-        return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+            return {key: self.address(key, op_type) for key in tensors}
+        return {key: tensor.data_ptr() for key, tensor in tensors.items()}
 
     def _shift(self, table: list[int], program: NativeProgram, first: int, whole: Group) -> None:
         """Lets the address of what only nodes of a type have be that of row 0, there or not."""

@@ -20,8 +20,6 @@ def find_sections(plan: PassSchedule, types: Set[int], refused: Collection[int])
         types: those that have cells; those without nodes are in the first section.
         refused: those whose cells cannot be compiled. A section of both kinds runs as it is.
     """
-    if not refused:
-        return [types]
     refused, left = plan.types.keys() & refused, plan.types.keys() & types
     if not refused or left <= refused:
         return [types]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import mul
 from typing import TypeAlias
 
 import torch
@@ -41,9 +42,10 @@ def readable(
         EngineError: if native code would find something else.
     """
     try:
-        if tensor.is_neg() or not (by_strides or tensor.is_contiguous()):
-            tensor = tensor.resolve_neg().contiguous()
-        count = tensor.numel() if tensor.is_contiguous() else _span(tensor)
+        is_dense = tensor.is_contiguous()
+        if tensor.is_neg() or not (is_dense or by_strides):
+            tensor, is_dense = tensor.resolve_neg().contiguous(), True
+        count = tensor.numel() if is_dense else _span(tensor)
         end = tensor.storage_offset() + count
         if (
             (tensor.untyped_storage().nbytes() >= end * tensor.itemsize or not count)
@@ -60,10 +62,8 @@ def readable(
 
 def _span(tensor: Tensor) -> int:
     """The count of numbers from the first of a tensor to the last, with those in between."""
-    if not tensor.numel():
-        return 0
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * step for size, step in steps)
+    shape, strides = tensor.shape, tensor.stride()
+    return 1 + sum(map(mul, shape, strides)) - sum(strides) if tensor.numel() else 0
 
 
 def _fault(tensor: Tensor, dtype: torch.dtype, what: What, size: int | None) -> str:

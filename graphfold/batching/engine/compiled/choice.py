@@ -206,7 +206,7 @@ def _compile_all(
     found: dict[int, CompiledCell] = {}
     refused: dict[int, _Refusal] = {}
     for op_type, cell in inputs.cells.items():
-        if not inputs.plan.count_rows(op_type):
+        if op_type not in inputs.plan.types:
             continue
         known = _find(cell, signatures.of(op_type), backend, trial)
         if known.compiled is None:

@@ -17,6 +17,8 @@ from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 
+#: The integers of a plan that cells may read -> its attribute.
+INTEGERS = {"child_count": "child_counts", "is_self": "self_loops", "position": "child_positions"}
 #: Op type, or None for all types, and what it is there.
 Named: TypeAlias = tuple[int | None, Key]
 
@@ -41,7 +43,7 @@ class CompiledPass:
         self.plan, self.fields = inputs.plan, inputs.fields
         # What belongs to types without nodes takes no part, so that its gradient is None.
         self.backend = next(iter(cells.values())).backend  # the same for all
-        self.cells = cells = {t: cell for t, cell in cells.items() if self.plan.count_rows(t)}
+        self.cells = cells = {t: cell for t, cell in cells.items() if t in self.plan.types}
         self.without_cell = inputs.without_cell
         self.dtype = inputs.dtype(next(iter(inputs.fields)))
         self.device = inputs.device
@@ -134,25 +136,21 @@ class CompiledPass:
             # Programs read no other dtype, and pack weights as these lie.
             is_of_pass = tensor.dtype is self.dtype
             own[key] = memory.take(tensor, key, by_strides=not is_read) if is_of_pass else tensor
-        for name, integers in self._integers():
+        for name, integers in self._integers().items():
             size = self.plan.num_rows + 1 if name == "previous_row" else self.plan.num_edges
             memory.shared[name, ""] = memory.take(integers, name, size)
         return memory
 
-    def _integers(self) -> list[tuple[str, Tensor]]:
-        """The integers that programs read of the plan."""
-        plan, found = self.plan, [("child_row", self.plan.child_row)]
+    def _integers(self) -> dict[str, Tensor]:
+        """The integers that programs read of the plan, by name."""
+        plan, found = self.plan, {"child_row": self.plan.child_row}
         for cell in self.cells.values():
-            if "child_count" in cell.reads_integers:
-                found.append(("child_count", plan.child_counts))
-            if "is_self" in cell.reads_integers:
-                found.append(("is_self", plan.self_loops))
-            if "position" in cell.reads_integers:
-                found.append(("position", plan.child_positions))
+            for name in cell.reads_integers:
+                found[name] = getattr(plan, INTEGERS[name])
         if plan.previous_row is not None:
-            found.append(("previous_row", plan.previous_row))
+            found["previous_row"] = plan.previous_row
         if self.kind is not None:
-            found.append(("kind", self.kind))
+            found["kind"] = self.kind
         return found
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
