@@ -41,7 +41,7 @@ class Batch:
         return f"{type(self).__name__}({self.dag!r})"
 
     def require_schedule(self) -> None:
-        """Raises ShapeError unless the schedule is that of the graphs, as they are now.
+        """Raises ShapeError unless the schedule was built for these graphs.
 
         Once that is so, it looks again where torch has counted a change in place since.
         """
@@ -112,7 +112,7 @@ class LoweredBatch(Batch):
 
 
 def require_batch(value: object, remedy: str) -> None:
-    """Raises KindError unless an object is a batch; the remedy says how to make one."""
+    """Raises KindError, with the remedy, unless an object is a batch."""
     if not isinstance(value, Batch):
         raise KindError(f"a model takes a Batch, but this is {kind_of(value)}. {remedy}.")
 

@@ -164,5 +164,5 @@ class Cell(nn.Module, ABC):
 
 
 def makes_tables(cell: Cell) -> bool:
-    """True if a cell reads what it makes of edges beforehand, not their columns as they are."""
+    """True if a cell overrides `before_edges`, and so reads tables instead of columns of edges."""
     return type(cell).before_edges is not Cell.before_edges

@@ -33,7 +33,7 @@ METHODS = {
 
 
 def check_types(schema: Schema, cells: object) -> None:
-    """Checks that there is a mapping for each pass, from types of the schema.
+    """Checks that each pass has a mapping from types of the schema.
 
     Args:
         schema: the schema of the graphs.
@@ -116,7 +116,7 @@ def _check_signature(cell: Cell, method: str, arguments: Sequence[str]) -> None:
 def check_cells(
     schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[int, Sequence[Cell]]]
 ) -> dict[str, int]:
-    """Checks what is known before there is data.
+    """Checks cells against schema and passes, before any data.
 
     Args:
         schema: the schema of the graphs.
@@ -194,7 +194,7 @@ def _check_arity(schema: Schema, item: Pass, op_type: int, cell: Cell) -> None:
 
 
 def _reads_inputs(item: Pass) -> bool:
-    """True if the children of a pass are the inputs, whose number and types the schema declares."""
+    """True if a pass follows inputs, whose number and types the schema declares."""
     return isinstance(item, Up) and item.relation is None
 
 

@@ -239,7 +239,7 @@ class Network(nn.Module):
         return "\n".join([*lines, ")"])
 
     def _cells_by_round(self, index: int, num_rounds: int = 1) -> list[dict[int, Cell]]:
-        """The cells of a pass by op type; of rounds, those of each."""
+        """The cells of a pass by op type, for each of its rounds."""
         own = self._cells_of(index)
         return [
             {op_type: cells[min(number, len(cells) - 1)] for op_type, cells in own.items()}
@@ -261,7 +261,7 @@ def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 
 def _describe_ways(ways: Mapping[str, str]) -> str:
-    """The way a cell ran, from its way in each pass; passes in which it ran as it is come first."""
+    """How a cell ran over all passes, those in which it ran eager first."""
     if len({*ways.values()}) == 1:
         return next(iter(ways.values()))
     return "; ".join(f"{how} in {place}" for place, how in sorted(ways.items(), key=_is_compiled))

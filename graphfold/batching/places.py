@@ -48,7 +48,7 @@ def find_place(outermost: CodeType) -> Place | None:
 
 
 def place_of_error(error: BaseException, outermost: CodeType) -> Place | None:
-    """The same of the line that an error has passed last."""
+    """The file and line that an error passed last."""
     found = None
     is_inside = False
     for frame, line in _passed(error.__traceback__):

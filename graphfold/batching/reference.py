@@ -1,4 +1,4 @@
-"""The reference: one node at a time, straight from the graph. It defines what is correct.
+"""The reference: one node at a time, straight from the graph; the definition of correct.
 
 It reads like the algorithm and shares nothing with the engines but the cell interface and what a
 forward is given: no plan, no rows, no buffers. Call it with cells and inputs in float64 to judge
@@ -103,7 +103,7 @@ class ReferenceRun:
         return list(new)
 
     def result(self, of_type: FieldsByType) -> States:
-        """The state after all passes; `of_type` says which fields a type has."""
+        """The state after all passes; `of_type` lists the fields of each type."""
         fields = {name: self._field(name, width) for name, width in self.widths.items()}
         dag = self.batch.dag
         row = torch.arange(1, dag.num_nodes + 1, device=dag.op_type.device)

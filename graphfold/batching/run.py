@@ -77,12 +77,12 @@ class RunInputs:
         return self.batch.schedule.passes[0].count_rows(op_type)
 
     def num_sources(self, op_type: int) -> int:
-        """The number of rows of a type's input; under a shared schedule, that of its sources."""
+        """The number of rows of a type's input; of its sources, under a shared schedule."""
         sources = self.batch.schedule.sources
         return self.num_nodes(op_type) if sources is None else len(sources[op_type].node)
 
     def of_type(self, op_type: int) -> NodeInput:
-        """The input of a type, under a shared schedule that of its sources.
+        """The input of a type; of its sources, under a shared schedule.
 
         Raises:
             ShapeError: if there is none, or it has another number of rows.
@@ -206,7 +206,7 @@ class RowRun:
         self._note(inputs.plan, inputs.cells, choice)
 
     def _note(self, plan: PassSchedule, cells: Mapping[int, Cell], choice: Choice) -> None:
-        """Notes how the cells of types with nodes have run, for whoever asks the network."""
+        """Notes how the cells of types with nodes have run, for `Network.execution`."""
         types = self.batch.dag.schema.types
         for op_type in cells:
             if op_type in plan.types:
@@ -284,7 +284,7 @@ class RowRun:
         return self.inputs.absent.get(field, zeros).view_as(zeros).to(values.dtype)
 
     def result(self, fields: FieldsByType) -> States:
-        """The state after all passes; `fields` says which ones a type has."""
+        """The state after all passes; `fields` lists those of each type."""
         rows = self.batch.schedule.rows(self.index)
         return States(self.fields, rows, fields, self.sparse)
 

@@ -1,4 +1,4 @@
-"""States: what the passes computed, in node order for whoever asks."""
+"""States: the results of the passes, in node order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class States(Mapping[str, Tensor]):
         self._sparse = sparse
 
     def __getitem__(self, field: str) -> Tensor:
-        """[num_nodes, width] in node order; zeros for nodes whose type lacks the field."""
+        """[num_nodes, width] a field in node order; zeros for nodes whose type lacks it."""
         return select_rows(self._fields[field], self._row)
 
     def __iter__(self) -> Iterator[str]:
@@ -80,16 +80,16 @@ class States(Mapping[str, Tensor]):
         return found
 
     def types(self, field: str) -> frozenset[int]:
-        """The types whose nodes have the field, as indices into those of the schema."""
+        """The types whose nodes have the field, as indices into the schema."""
         return frozenset(op_type for op_type, own in self._has.items() if field in own)
 
     def is_everywhere(self, field: str, schema: Schema) -> bool:
-        """True if nodes of all types have the field; then a GPU need not be asked which do."""
+        """True if nodes of all types have the field, known without asking a GPU."""
         return len(self.types(field)) == len(schema.types)
 
 
 class _Rows(torch.autograd.Function):
-    """Some rows of a field, with a sparse gradient: a loss at roots says nothing of other rows."""
+    """Some rows of a field, with a sparse gradient, since a loss at roots has few rows."""
 
     @staticmethod
     def forward(ctx: Any, state: Tensor, rows: Tensor) -> Tensor:

@@ -170,7 +170,7 @@ class FusedKernel:
         self._stages: list[tuple[str, list[str]]] = []
 
     def store(self, values: Sequence[Value]) -> None:
-        """Computes and stores values, those of one size together."""
+        """Computes and stores values, grouped by their sizes."""
         by_size: dict[tuple[str, int], list[Value]] = {}
         for value in values:
             by_size.setdefault((value.space, value.size), []).append(value)
@@ -272,7 +272,7 @@ class FusedKernel:
         return self._let(_FORMULAS[operation].format(**named, **constants))
 
     def _operand(self, view: View, value: Value, at: str, mask: str) -> str:
-        """The numbers of a view that belong to those of the value that reads it."""
+        """The numbers of a view, lined up with the value that reads it."""
         return self._value(view.value, self._place(view, value.size, at), mask)
 
     def _place(self, view: View, size: int, at: str) -> str:
@@ -332,7 +332,7 @@ class FusedKernel:
         return self._operand(value.inputs[0], value, of_node, mask)
 
     def _in_rows(self, index: Any, size: int, at: str, mask: str) -> str:
-        """The same columns in the rows that an index names."""
+        """The columns of a view in the rows that an index names."""
         row = self._load(index, self._row(at, size), mask, "tl.int64")
         return self._let(f"{row} * {size} + {self._column(at, size)}")
 
@@ -398,7 +398,7 @@ _COUNTS = {
 
 
 def _like(view: View) -> Value:
-    """A value of which a view would be all."""
+    """The value that a view of the same shape and order covers."""
     return Value(COPY, view.space, view.shape)
 
 

@@ -29,7 +29,7 @@ _NOT_ELEMENTWISE = (ON_ROWS, PRODUCT, SINK, OF_GROUP)
 
 
 def fuse(values: Sequence[Value], places: Container[Value]) -> Fused:
-    """Those of some values that are computed with the one that reads them.
+    """The values that are fused into their only reader.
 
     Args:
         values: in the order in which they are computed.

@@ -27,7 +27,7 @@ Weights: TypeAlias = dict[Any, tuple[Tensor, "array[int]"]]
 
 
 class NativeMemory(Memory):
-    """The memory of a pass that native code runs; each call of it takes the addresses anew."""
+    """The memory of a pass that native code runs; each call looks up its addresses."""
 
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
         super().__init__(plan, dtype, is_backward)
@@ -98,7 +98,7 @@ class NativeMemory(Memory):
         return {key: tensor.data_ptr() for key, tensor in tensors.items()}
 
     def _shift(self, table: list[int], program: NativeProgram, first: int, whole: Group) -> None:
-        """Lets the address of what only nodes of a type have be that of row 0, there or not."""
+        """Shifts addresses of buffers with rows of one type alone to where row 0 would lie."""
         for number, size, of_edges in program.of_type:
             begin = whole.edge_start if of_edges else whole.start
             table[first + number] -= begin * size * self.dtype.itemsize

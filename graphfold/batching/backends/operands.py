@@ -39,12 +39,12 @@ class Operand(NamedTuple):
 
     @property
     def of_row(self) -> list[int]:
-        """The same for an operation on whole rows."""
+        """The operand of an operation on whole rows."""
         return self.laid_out((0, 0, 1))
 
 
 class Operands:
-    """The buffers, arrays of integers and numbers of a program, found as they are asked for.
+    """The buffers, arrays of integers and numbers of a program, numbered at first use.
 
     Args:
         places: values that lie in buffers of the pass.

@@ -233,7 +233,7 @@ class _Writer:
         return self._to.per_thread("sums", mean.name, mean.size)
 
     def _elementwise(self, name: str, out: View, inputs: Sequence[View]) -> None:
-        """An elementwise operation on views of one shape, that of `out`."""
+        """An elementwise operation on views of the shape of `out`."""
         operands = [self._to.of(out), *(self._to.of(v.expanded(out.shape)) for v in inputs)]
         self._emit_elementwise(name, out.space, out.shape, operands)
 
@@ -350,7 +350,7 @@ def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
 
 
 def _is_whole(region: View, grad: View) -> bool:
-    """True if the cotangent of a region is that of all of its value, number by number."""
+    """True if the cotangent of a region covers its whole value, number by number."""
     value = region.value
     is_plain = region.is_all and (region.space, region.shape) == (value.space, value.shape)
     return is_plain and (grad.space, grad.shape) == (value.space, value.shape)

@@ -105,7 +105,7 @@ class GroupGraph:
         return 1 if space == GROUP else self._sizes[space]
 
     def tensor(self, value: Value) -> fx.Node:
-        """The tensor of a value, [number of rows, *shape]; of constants, as they are."""
+        """The tensor of a value, [number of rows, *shape]; of a constant, [*shape]."""
         if value not in self.tensors:
             if value.operation is CONSTANT:
                 self.tensors[value] = self._constant(value)
@@ -220,7 +220,7 @@ class GroupGraph:
         return self.call(operator.getitem, self._views[key], place)
 
     def stretched(self, node: fx.Node, view: View) -> fx.Node:
-        """A tensor whose stretched dimensions have their sizes."""
+        """A tensor with its stretched dimensions expanded."""
         if view.value.operation is not CONSTANT and not any(stretched_dims(view)):
             return node
         return self.method("expand", self.view(view), self.count(view.space), *view.shape)
@@ -228,7 +228,7 @@ class GroupGraph:
     # Where results lie.
 
     def _find_aliases(self, values: Sequence[Value]) -> dict[Value, Value]:
-        """Value -> the value whose memory it has."""
+        """Value -> the value whose memory it reuses."""
         found: dict[Value, Value] = {}
         for value in values:
             if self.is_alias(value):
@@ -237,7 +237,7 @@ class GroupGraph:
         return found
 
     def memory(self, view: View) -> Value:
-        """The value in whose memory a view lies."""
+        """The value that owns the memory of a view."""
         return self._memory_of.get(view.value, view.value)
 
     def is_alias(self, value: Value) -> bool:
@@ -314,7 +314,7 @@ class GroupGraph:
 
 
 def _find_cuts(values: Sequence[Value]) -> Mapping[Value, list[tuple[int, int]]]:
-    """Value -> (offset, size) of the columns that are read of it, where there are several."""
+    """Value -> (offset, size) of each range of columns that is read, if there are several."""
     found: dict[Value, set[tuple[int, int]]] = {}
     for value in values:
         for view in value.inputs:
@@ -334,7 +334,7 @@ def stretched_dims(view: View) -> list[bool]:
 
 
 def own_sizes(view: View, stretch: Collection[int] = ()) -> tuple[int, ...]:
-    """The sizes of a view; those of stretched dimensions are 1, but for some of them."""
+    """The sizes of a view, with 1 for stretched dimensions but those in `but`."""
     dims = enumerate(zip(view.shape, stretched_dims(view), strict=True))
     return tuple(
         1 if is_stretched and dim not in stretch else size for dim, (size, is_stretched) in dims
@@ -354,7 +354,7 @@ def lies_flat(shape: Sequence[int], steps: Sequence[int]) -> bool:
 
 
 def is_plain(view: View, shape: Sequence[int]) -> bool:
-    """True if a row is the whole row of the value, in order; sizes are those of `shape`."""
+    """True if a row of a view is the whole row of its value, in order."""
     return view.offset == 0 and lies_flat(shape, view.steps) and view.row in (0, view.value.size)
 
 
@@ -375,7 +375,7 @@ def is_in_order(view: View) -> bool:
 
 
 def covers(region: View, grad: View) -> bool:
-    """True if a gradient is that of all of a value, number by number."""
+    """True if a gradient covers a whole value, number by number."""
     value = region.value
     is_whole = region.is_all and (region.space, region.shape) == (value.space, value.shape)
     is_own = grad.space == value.space and grad.shape == value.shape

@@ -29,7 +29,7 @@ class GroupIndices:
         self._found: dict[Any, Any] = {}
 
     def parts(self, plan: PassSchedule, kind: str, first: int = 0) -> Any:
-        """First row of a group -> its part: indices, and for readers where those of each row begin.
+        """First row of a group -> its indices, and for readers where each row's begin.
 
         Args:
             plan: the plan, always the same.
@@ -51,7 +51,7 @@ class GroupIndices:
     def readers(
         self, plan: PassSchedule, kind: str, first: int, rows: range
     ) -> tuple[Tensor, Tensor, slice]:
-        """Who reads some rows, as `parts` has it, where those of each begin, and which these are.
+        """The readers of some rows, where each row's begin, and the rows themselves.
 
         Args:
             plan: the plan, always the same.
@@ -91,7 +91,7 @@ def _count_most(plan: PassSchedule, kind: str) -> Mapping[int, int]:
 
 
 def _moved(found: Mapping[int, Any], device: torch.device) -> Mapping[int, Any]:
-    """The same tensors, or pairs of tensors, on a device, which they reach together."""
+    """Copies tensors, or pairs of tensors, to a device in one transfer."""
     if device.type == "cpu" or not found:
         return found
     flat = [part for own in found.values() for part in (own if isinstance(own, tuple) else [own])]
@@ -144,7 +144,7 @@ def _reading_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
 
 
 def _following_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
-    """The rows that follow each in the next round; none if there are no rounds."""
+    """The rows that follow each row in the next round; empty without rounds."""
     if plan.following is None:
         return plan.reader_ptr.new_zeros(plan.num_rows + 2), plan.reader_edge[:0]
     ptr, row = plan.following
@@ -179,7 +179,7 @@ def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
 
 
 def _readers(kind: str, plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
-    """First row of a group -> its readers of a kind, and where those of each of its rows begin.
+    """First row of a group -> the readers of its rows, of one kind, and where each row's begin.
 
     Groups that nothing reads are left out.
     """

@@ -89,7 +89,7 @@ MAX_READERS = 8
 
 
 class Few(NamedTuple):
-    """The parts of a gradient that a kernel adds up; of what is not there, a tensor of its kind.
+    """The parts of a gradient that a kernel adds up; an empty tensor stands for an absent one.
 
     Args:
         upstream: [size, width] from outside of the pass.

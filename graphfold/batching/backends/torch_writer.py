@@ -330,7 +330,7 @@ class TorchWriter:
         self._graph.store(value, self._shaped(node, value), is_scratch=True)
 
     def _flat_rows(self, view: View) -> fx.Node:
-        """[number of rows, size] the numbers of a view, those of stretched dimensions repeated."""
+        """[number of rows, size] the numbers of a view, with stretched dimensions repeated."""
         node = self._graph.stretched(self._graph.view(view), view)
         if len(view.shape) == 1:
             return node

@@ -67,7 +67,7 @@ def _why_no_triton(device: torch.device) -> str | None:
 
 
 class _TritonWriter(TorchWriter):
-    """Writes what is computed number by number when somebody else reads it, and all of it then."""
+    """Writes pending elementwise values, all at once, as soon as another operation reads one."""
 
     def __init__(
         self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
@@ -113,7 +113,7 @@ class _TritonWriter(TorchWriter):
         return self._graph.program()
 
     def _pending_reads(self, value: Value) -> set[Value]:
-        """The values that one reads, those of the product that it is added to among them."""
+        """The values that a value reads, with those of the product that it is added to."""
         read = {view.value for view in value.inputs}
         products = [own for own in read if self._into.get(own) is value]
         return read.union(*({view.value for view in own.inputs} for own in products))
@@ -134,7 +134,7 @@ class _TritonWriter(TorchWriter):
         return not any(v.value in self._fused and v.value not in self._graph.tensors for v in views)
 
     def _write_kernel(self, stored: Sequence[Value]) -> None:
-        """Writes the call of a kernel that computes some values, and whatever they are made of."""
+        """Writes the call of a kernel that computes some values and what they are made of."""
         graph = self._graph
         kernel = FusedKernel(self._dtype, lambda v: v in self._fused and v not in graph.tensors)
         kernel.store(stored)

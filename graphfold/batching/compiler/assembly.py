@@ -70,7 +70,7 @@ def compile_cell(cell: Cell, signature: Signature, backend: Backend) -> Compiled
 
 
 def _group_places(values: Sequence[Value]) -> dict[Value, Place]:
-    """The places of the values of a group: there is one row of each."""
+    """The places of the values that a group has once, in one row each."""
     own = (v for v in values if v.space == GROUP and v.operation.kind != SINK)
     return {value: Place(("group", value.name), ONE, value.size) for value in own}
 
@@ -157,7 +157,7 @@ class _Assembly:
 
     @staticmethod
     def _wanted(values: Sequence[Value], places: Mapping[Value, Place]) -> list[Value]:
-        """Those of some values that are asked for, or that others are computed from."""
+        """The values that results need, directly or through others."""
         wanted = [value for value in values if value in places or value.operation.kind == SINK]
         return [v for v in needed_values(values, wanted) if v.operation.source is None]
 
@@ -209,7 +209,7 @@ class _Assembly:
         return Rows(key, 0, math.prod(view.shape), of_edges)
 
     def _keep(self, own: Sequence[Value]) -> list[Value]:
-        """Lets forward keep what backward reads; gives what is computed again."""
+        """Has forward keep what backward reads; returns what backward computes again."""
         read, again = {view.value for value in own for view in value.inputs}, []
         read |= self._places.keys() - self._forward_places.keys()
         for value in reversed(self._lowered.values):

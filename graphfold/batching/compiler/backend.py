@@ -23,7 +23,7 @@ PULLED = ("edge_grad", "node_grad", "previous_grad", "weighted_grad")
 
 
 class Memory(ABC):
-    """The tensors of one direction of a pass by name, and what is done with them.
+    """The named tensors of one direction of a pass, and the operations on them.
 
     Args:
         plan: of the pass.
@@ -65,7 +65,7 @@ class Memory(ABC):
 
     @abstractmethod
     def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
-        """The gradient of a weight, as the weight lies, and that of the bias if there is one."""
+        """The gradients of a weight, in its layout, and of its bias, if it has one."""
 
     @abstractmethod
     def place_sparse(self, field: str, grad: Tensor) -> None:

@@ -73,7 +73,7 @@ class CompiledCell:
 
     @cached_property
     def reads_integers(self) -> frozenset[str]:
-        """Integers of its children that it asks for: "child_count", "is_self", "position"."""
+        """The integers of its children that it reads: "child_count", "is_self", "position"."""
         return frozenset(
             {"child_count", "is_self", "position"} & {name for name, _ in self.forward.keys}
         )

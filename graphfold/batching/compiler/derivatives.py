@@ -1,4 +1,4 @@
-"""Derivatives: the values of backward, from those of forward.
+"""Derivatives: from the values of forward to the values of backward.
 
 A rule gives the cotangents of the inputs of an operation from that of its result. An input is a
 view: the cotangent of a value is the sum of those of its views, each at its place; where a view
@@ -135,7 +135,7 @@ class _Backward:
         return self._is_active(view.value, self._active)
 
     def _assembled(self, value: Value) -> View:
-        """The cotangent of a value: those of its views, added up."""
+        """The cotangent of a value: the sum of the cotangents of its views."""
         parts = self._cotangents[value]
         if len(parts) == 1:
             view, grad = parts[0]

@@ -166,7 +166,7 @@ def _name_of(func: Callable[..., Any]) -> str:
 
 
 def _is_plain(result: Any) -> bool:
-    """True if there are only tensors in what a function gives, or their kinds."""
+    """True if the result of a function holds only tensors, or their kinds."""
     if isinstance(result, (tuple, list)):
         return all(map(_is_plain, result))
     return result is None or isinstance(result, _PLAIN)

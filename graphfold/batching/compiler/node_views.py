@@ -117,7 +117,7 @@ class NodeViews:
         return any(isinstance(part, Tensor) and self._dim(part) is not None for part in parts)
 
     def row_dim(self, node: fx.Node) -> int | None:
-        """The dimension of the rows; None if there are none."""
+        """The dimension that counts rows; None for a tensor without rows."""
         return self._dim(node.meta["val"])
 
     def _dim(self, value: Tensor) -> int | None:
@@ -140,7 +140,7 @@ class NodeViews:
         raise Untraceable("it makes a tensor without a row for each node or edge")
 
     def axis(self, node: Any, dim: Any) -> int:
-        """A dimension of a node that an operation names, counted without that of the rows."""
+        """The dimension that an operation names, counted without the dimension of the rows."""
         counted: int = dim % node.meta["val"].dim()
         of_rows = self.row_dim(node) or 0
         if counted == of_rows:
@@ -154,7 +154,7 @@ class NodeViews:
             raise Untraceable(f"it reads a tensor of {dtype} among ones of {self._signature.dtype}")
 
     def shaped(self, node: fx.Node, view: View) -> View:
-        """A view, checked against what torch says of the node."""
+        """A view, checked against the shape that torch recorded."""
         shape = self.row_shape(node)
         if self.space(node) != view.space:
             view = self.to.in_space(view, self.space(node))

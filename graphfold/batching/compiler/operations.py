@@ -53,7 +53,7 @@ class Backward(Protocol):
 
 
 class Term:
-    """A view in a formula, whose operators write down elementwise operations.
+    """A view in a formula; its operators append elementwise operations.
 
     Args:
         to: where they are written.
@@ -147,7 +147,7 @@ GATHER_SUM = Operation(
 
 
 def _gather_weighted(b: Backward, v: Value, g: View) -> Cotangents:
-    """The gradient of the rows is pulled by them; that of a weight is the product with its row."""
+    """A weighted sum: rows pull their gradient; a weight's is the product with its row."""
     (weight,) = v.inputs
     if b.wants(weight):
         rows = b.to.add(GATHER, EDGES, v.shape, name=v.name)

@@ -67,4 +67,4 @@ class Program(Protocol):
 
     @property
     def read_constants(self) -> frozenset[Key]:
-        """The constants whose numbers it reads where they lie, side by side."""
+        """The constants that a program reads in place, as dense memory."""

@@ -114,7 +114,7 @@ class Recorder:
         return node
 
     def _note_result(self, tensor: Tensor, node: fx.Node, without_grad: bool) -> None:
-        """Notes what a node gives; what is computed under `torch.no_grad()` has no gradient."""
+        """Records the result of a node; results under `torch.no_grad()` have no gradient."""
         if without_grad and tensor.is_floating_point():
             node = self._call(aten.detach.default, (node,), {}, tensor)
         self._note(tensor, node)
@@ -149,7 +149,7 @@ class Recorder:
         return value
 
     def _rows_in_order(self, value: Any) -> Any:
-        """The same with its rows one after the other, whatever dimension counts them."""
+        """A tensor with its rows one after the other, whichever dimension counts them."""
         dim = self._row_dim(value) if isinstance(value, Tensor) else None
         if dim is None or (dim == 0 and value.is_contiguous()):  # nearly all: no operation
             return value
@@ -201,7 +201,7 @@ _UNDECLARED = ("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes")
 
 
 def shares_memory(operation: Any) -> bool:
-    """True if an operation says that it may give what it is given in another arrangement."""
+    """True if the schema of an operation allows its result to be a view of its argument."""
     schema = getattr(operation, "_schema", None)
     if schema is None or schema.is_mutable:
         return False

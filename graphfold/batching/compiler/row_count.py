@@ -160,7 +160,7 @@ class RowShape(tuple[Any, ...]):
 
 
 def without_counts(value: Any) -> Any:
-    """Arguments of a function with plain numbers; the same object if there is no `RowCount`."""
+    """Arguments with each `RowCount` as a plain number; the same object if it has none."""
     if isinstance(value, RowCount):
         return value.value
     if isinstance(value, slice):

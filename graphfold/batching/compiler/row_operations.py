@@ -149,7 +149,7 @@ class RowOperations:
         return (weight / Term(to, self._reduced(weight.view, [dim], op.REDUCE_SUM))).view
 
     def log_sigmoid_forward(self, node: fx.Node) -> list[Any]:
-        """With what torch keeps for backward, which nobody reads here."""
+        """The logarithm of the sigmoid; torch's second result is for its own backward."""
         x = self._nodes.of(node.args[0], anywhere=True)
         return [Composed(self._to).log_sigmoid(Term(self._to, x)).view, None]
 
@@ -170,7 +170,7 @@ class RowOperations:
         return [self._scaled(centred * scale, weight, bias), mean.view, scale.view]
 
     def native_batch_norm(self, node: fx.Node) -> list[View | None]:
-        """By running statistics, or by those of all nodes of a type in a round.
+        """Batch normalisation by running statistics, or by all nodes of a type in a round.
 
         Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, algorithm 1.
         """
@@ -197,7 +197,7 @@ class RowOperations:
         return [self._scaled(result, weight, bias), None, None]
 
     def _scaled(self, term: Term, weight: Any, bias: Any) -> View:
-        """Times a weight and plus a bias, where there are any."""
+        """Multiplies by a weight and adds a bias, if they are given."""
         of, to = self._nodes.of, self._to
         term = term if weight is None else term * Term(to, of(weight))
         return (term if bias is None else term + Term(to, of(bias))).view

@@ -1,4 +1,4 @@
-"""Stages: what is computed before a mean over a group is known, and after.
+"""Stages: the parts of a program before and after each mean over a group.
 
 All blocks of a group end a stage before one of them begins the next. Scratch memory does not last
 so long: what a later stage reads lies in a buffer of the pass.
@@ -30,12 +30,12 @@ def stages_of(values: Sequence[Value]) -> dict[Value, int]:
 
 
 def known_in(value: Value, stages: Mapping[Value, int]) -> int:
-    """The first stage in which a value can be read; what is computed elsewhere is there."""
+    """The first stage in which a value can be read; 0 for values that are given."""
     return stages.get(value, 0) + (value.operation is MEAN_OF_GROUP and value in stages)
 
 
 def lasting(values: Sequence[Value]) -> list[Value]:
-    """Those of some values, in order, that later stages read."""
+    """The values, in order, that later stages read."""
     stages = stages_of(values)
     read_in: dict[Value, int] = {}
     for value in values:

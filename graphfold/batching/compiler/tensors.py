@@ -1,4 +1,4 @@
-"""The tensors that a cell reads and keeps, found anew in each run."""
+"""The tensors that a cell reads and keeps, looked up in each run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def find_tensors(cell: nn.Module, tensors: Sequence[Tensor]) -> list[TensorOf]:
 
 @dataclass(frozen=True)
 class RunningStatistics:
-    """Those of one normalisation, see `torch.nn.BatchNorm1d`.
+    """The running statistics of one `torch.nn.BatchNorm1d`.
 
     Args:
         mean: the name of the mean over a group.

@@ -246,7 +246,7 @@ def _check(cell: Cell, state: Mapping[str, Tensor], sizes: Sizes) -> None:
 
 
 def _refuse_own_derivatives(tensors: Iterable[Tensor]) -> None:
-    """Raises if there is a function with a derivative of its own."""
+    """Raises Untraceable for a function with a custom derivative."""
     stack, seen = [tensor.grad_fn for tensor in tensors], set()
     while stack:
         node = stack.pop()
@@ -279,7 +279,7 @@ def _as_untraceable() -> Iterator[None]:
 
 @functools.cache
 def _operations() -> torch.library.Library:
-    """Sums over edges and their kin as operations of which a trace knows the shape alone."""
+    """Sums over edges and other operations over children, traced by their shapes alone."""
     library: Any = torch.library.Library("graphfold", "FRAGMENT")  # type: ignore[no-untyped-call]
     shapes: dict[str, Callable[..., Tensor]] = {
         "sum_edges": lambda values, ptr: values.new_empty(ptr.shape[0] - 1, *values.shape[1:]),

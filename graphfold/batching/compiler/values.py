@@ -23,7 +23,7 @@ class Untraceable(Exception):
 
 
 class Unwritable(Untraceable):
-    """A cell of which one backend has no program, with the reason; another may have one."""
+    """A cell that one backend cannot run, with the reason; another backend may."""
 
 
 #: What operations do: give what a cell is given; copy rows of other nodes, of tables, or of an
@@ -140,7 +140,7 @@ class View:
     def arranged(
         self, shape: Sequence[int], steps: Sequence[int], offset: int | None = None
     ) -> Self:
-        """The same value in another arrangement."""
+        """A view of the same value with other shape or strides."""
         offset = self.offset if offset is None else offset
         return type(self)(self.value, self.space, tuple(shape), tuple(steps), offset, self.row)
 
@@ -172,7 +172,7 @@ class View:
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The steps of a tensor whose numbers lie side by side."""
+    """The strides of a dense tensor."""
     steps, step = [], 1
     for size in reversed(shape):
         steps.append(step)
@@ -249,15 +249,15 @@ class ValueBuilder:
         return self.add(MEAN_OF_GROUP, GROUP, view.shape, [self.contiguous(view)])
 
     def copy(self, view: View) -> View:
-        """The same numbers side by side, in memory of their own."""
+        """A dense copy."""
         return self.add(COPY, view.space, view.shape, [view])
 
     def contiguous(self, view: View) -> View:
-        """The same, copied unless the numbers of a row lie side by side."""
+        """A view with dense rows; a copy if they are not."""
         return view if view.is_contiguous else self.copy(view)
 
     def reshape(self, view: View, shape: Sequence[int]) -> View:
-        """The same numbers in another shape, copied unless they lie side by side."""
+        """A view in another shape; a copy if the numbers are not dense."""
         if view.shape == tuple(shape):
             return view
         return self.contiguous(view).arranged(shape, contiguous(shape))
@@ -311,7 +311,7 @@ def _common_shape(rows: Sequence[View], whole: Sequence[View]) -> tuple[int, ...
 
 
 def needed_values(values: Sequence[Value], wanted: Iterable[Value]) -> list[Value]:
-    """Those of some values, in order, which others are computed from."""
+    """The values, in order, that the results depend on."""
     needed = set()
     stack = list(wanted)
     while stack:

@@ -1,4 +1,4 @@
-"""FieldSources: where a field of a type comes from in a pass. Every engine asks it.
+"""FieldSources: where each field of a type comes from in a pass, for every engine.
 
 A node reads its own state before it runs (`children.previous`) and the state of its children. A
 field of a type comes from the first of these:
@@ -62,7 +62,7 @@ class FieldSources(NamedTuple):
 def find_sources(
     item: Pass, cells_by_round: Sequence[Mapping[int, Cell]], earlier: FieldsByType
 ) -> FieldSources:
-    """The sources of the fields in a pass; the arguments are those of `FieldSources`."""
+    """Finds the sources of the fields in a pass; see `FieldSources` for the arguments."""
     in_rounds = isinstance(item, Rounds)
     state = _with_fields(earlier, cells_by_round[0]) if in_rounds else earlier
     before = []

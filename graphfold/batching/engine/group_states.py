@@ -78,7 +78,7 @@ class GroupStates(ABC):
         return sum_gathered(values, index, ptr, reader, row_ptr, weight, by_row)
 
     def _only_source(self, field: str, group: Group) -> int | None:
-        """The group that this one reads; None if others read it, too, or there is little to add."""
+        """The group that this one alone reads; None if others do, too, or it is small."""
         sources = self._routes.sources.get(group.start, ()) if field in self._fields else ()
         if len(sources) != 1 or len(self._routes.counts[sources[0]]) != 1:
             return None
@@ -108,7 +108,7 @@ class GroupStates(ABC):
 
 
 class LevelStates(GroupStates):
-    """Those of a pass up or down: only the groups before one can be read.
+    """The states of a pass up or down: a group reads the groups before it.
 
     Args:
         inputs: the pass.
@@ -153,7 +153,7 @@ class LevelStates(GroupStates):
 
 
 class RoundStates(GroupStates):
-    """Those of rounds of message passing: a node reads its neighbours in the round before.
+    """The states of rounds of message passing: a node reads its neighbours in the round before.
 
     Args:
         inputs: the rounds.

@@ -55,14 +55,14 @@ class PassInputs:
         self._dtype = cell_dtype(self.cells.values(), self.x.values())
 
     def section(self, types: Set[int], given: Mapping[str, Tensor]) -> PassInputs:
-        """The same for some of the types with cells, after others; see `find_sections`."""
+        """The inputs of one section, after the sections before it; see `find_sections`."""
         if types == self.cells.keys():
             return self
         cells = {op_type: cell for op_type, cell in self.cells.items() if op_type in types}
         return replace(self, cells=cells, x={t: self.x[t] for t in cells}, given=given)
 
     def dtype(self, field: str) -> torch.dtype:
-        """The dtype of a field: as given, else that of the cells' parameters or inputs.
+        """The dtype of a field: of the given state, or of the cells' parameters or inputs.
 
         Under autocast a cell may return a narrower dtype; the field keeps this one.
         """
@@ -182,7 +182,7 @@ def as_many(found: Returned, num_rows: int, cell: Cell, method: str) -> Returned
 
 
 class EngineMode:
-    """The autograd mode of the engine, whatever mode a cell has chosen meanwhile.
+    """The autograd mode of the engine, which a cell's own mode does not change.
 
     The engine computes some tensors when a cell first reads them, and keeps them for later reads.
     A cell may read them under `torch.no_grad()` first and outside of it afterwards, so they are

@@ -33,7 +33,7 @@ from graphfold.batching.scheduling.unrolled import UnrolledRounds
 
 @dataclass(frozen=True, eq=False)
 class RoundsInputs:
-    """The inputs of all rounds; op types are those of `UnrolledRounds`.
+    """The inputs of all rounds, with the op types of `UnrolledRounds`.
 
     Equal rows of a round are one row.
     """
@@ -61,7 +61,7 @@ class RoundsInputs:
 
     @cached_property
     def given(self) -> dict[str, Tensor]:
-        """Field -> its rows, of those of one type at most that this pass does not write."""
+        """Field -> its rows, for fields of a single type that this pass does not write."""
         return {
             name: next(iter(parts.values()), self.absent[name][:0])
             for name, parts in self.initial.items()
@@ -70,7 +70,7 @@ class RoundsInputs:
 
     @cached_property
     def as_pass(self) -> PassInputs:
-        """The same as one pass."""
+        """All rounds as one pass."""
         plan = self.unrolled.plan
         return PassInputs(
             plan=plan,
@@ -242,7 +242,7 @@ def select(x: Tensor, rows: Tensor | RowIndex | None) -> Tensor: ...
 @overload
 def select(x: NodeInput, rows: Tensor | RowIndex | None) -> NodeInput: ...
 def select(x: NodeInput, rows: Tensor | RowIndex | None) -> NodeInput:
-    """Some rows of an input, of its parts those that are asked for; None for all."""
+    """Some rows of an input, or of some of its parts; None for all."""
     if rows is None:
         return x
     return select_rows(x, rows) if isinstance(x, Tensor) else select_columns(x, rows)

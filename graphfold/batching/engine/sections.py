@@ -1,4 +1,4 @@
-"""Sections: the types of a pass that run together, compiled or as they are.
+"""Sections: the types of a pass that run together, compiled or eager.
 
 A cell that cannot be compiled takes only its own type out of a compiled pass, and types that it
 reads and that read it. The others run in sections of their own, one after the other over the same

@@ -105,7 +105,7 @@ class TypedFields(Mapping[str, Tensor]):
         return TypedFields(self.plan, {**self.parts, **new}, absent, self.whole_but(fields))
 
     def whole_but(self, names: Collection[str]) -> dict[str, Tensor]:
-        """The fields that are there as one tensor and stay as they are if `names` change."""
+        """The fields that are one tensor and do not change with `names`."""
         return {name: rows for name, rows in self._whole.items() if name not in names}
 
     def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:

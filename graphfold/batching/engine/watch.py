@@ -74,7 +74,7 @@ class Watch:
             return False  # something is gone, or changes at this moment
 
     def form(self) -> Hashable | None:
-        """The same as a value: what code makes of a cell, it makes of all that have this form.
+        """The watched state as a hashable value: cells of one form have one program.
 
         Objects that have been looked into are numbers, in the order in which the walk comes to
         them; what lies in modules and classes is itself. None for a cell with more than that: with
@@ -120,7 +120,7 @@ class Watch:
 
 
 class _Itself:
-    """An object that is equal to no other, whatever its class says of that."""
+    """An object compared by identity, whatever `__eq__` its class defines."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -168,7 +168,7 @@ class _Tensors:
 
     @property
     def has_others(self) -> bool:
-        """True if there are tensors that no module holds."""
+        """True if it reads tensors that no module holds."""
         return bool(self._others)
 
     def __call__(self) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ EDGES_PER_CHUNK = 1 << 16
 
 
 def gather_sum(values: Tensor, index: Tensor, ptr: Tensor, weight: Tensor | None = None) -> Tensor:
-    """[num_segments, width] sums of `values[index]` per segment; not differentiable by itself."""
+    """[num_segments, width] sums of `values[index]` per segment, without a derivative."""
     # Not by len(), which takes ten times as long: this runs for every field of every group.
     num_segments, width = ptr.shape[0] - 1, values.shape[1]
     if index.shape[0] == 0 or num_segments == 0 or width == 0:
@@ -93,7 +93,7 @@ def sum_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
 
 
 def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-    """The edges sorted by the row that they read, and where those of each row begin among them.
+    """The edges sorted by the row that they read, and where each row's edges begin.
 
     Shape:
         index: [num_edges] the row that each edge reads
@@ -217,7 +217,7 @@ def _edge_products(values: Tensor, index: Tensor, grad: Tensor, ptr: Tensor) -> 
 
 
 def parents(ptr: Tensor, num_rows: int) -> Tensor:
-    """[num_rows] the segment of each row; a GPU would have to be asked for their number."""
+    """[num_rows] the segment of each row, without waiting for a GPU."""
     count = ptr[1:] - ptr[:-1]
     segment = torch.arange(len(count), device=ptr.device)
     return torch.repeat_interleave(segment, count, output_size=num_rows)

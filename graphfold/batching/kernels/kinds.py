@@ -1,4 +1,4 @@
-"""Kinds: the different rows among those of some columns, such as the kinds of bonds."""
+"""Kinds: the distinct rows of some columns, such as the kinds of bonds."""
 
 from __future__ import annotations
 

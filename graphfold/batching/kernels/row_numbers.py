@@ -25,7 +25,7 @@ class Numbers(NamedTuple):
     size: int
 
     def at(self, rows: IntArray) -> Numbers:
-        """Those of some rows."""
+        """The numbers of some rows."""
         return Numbers(self.value[rows], self.size)
 
 
@@ -84,7 +84,7 @@ def row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> Numbers:
 
 
 def _combined(keys: Iterable[Numbers]) -> Numbers:
-    """A number per row that tells the numbers of all keys; there is at least one."""
+    """One number per row that encodes the numbers of all keys, at least one."""
     keys = iter(keys)
     found = next(keys)
     for key in keys:
@@ -95,7 +95,7 @@ def _combined(keys: Iterable[Numbers]) -> Numbers:
 
 
 def _renumbered(numbers: Numbers) -> Numbers:
-    """The same with as few numbers as rows, or fewer."""
+    """Renumbers keys so that there are at most as many numbers as rows."""
     found, value = np.unique(numbers.value, return_inverse=True)
     return Numbers(value, len(found))
 
@@ -130,7 +130,7 @@ class Classes(NamedTuple):
 
     @staticmethod
     def of_equal(numbers: Numbers) -> Classes:
-        """Those of equal numbers."""
+        """The classes of rows with equal numbers."""
         first = np.arange(len(numbers.value))
         merge_equal(first.copy(), [numbers], first)
         return Classes.of_first(first)
@@ -151,5 +151,5 @@ class Classes(NamedTuple):
         return Numbers(self.inverse, len(self.representative))
 
     def among(self, nodes: IntArray) -> Classes:
-        """The classes of some nodes alone, numbered anew."""
+        """The classes of some nodes alone, renumbered."""
         return Classes.of_equal(self.numbers.at(nodes))

@@ -62,7 +62,7 @@ def segment_mean(values: Tensor, ptr: Tensor, parent: Tensor | None = None) -> T
 
 
 def to_mean(total: Tensor, count: Tensor) -> Tensor:
-    """[num_segments, ...] means from sums of so many rows; those of none keep their zeros."""
+    """[num_segments, ...] means from sums and counts; empty segments stay zero."""
     count = count.clamp(min=1).to(total.dtype)
     return total / count.view(-1, *[1] * (total.dim() - 1))
 

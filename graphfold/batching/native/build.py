@@ -94,7 +94,7 @@ class Target(NamedTuple):
 
     @property
     def instruction_sets(self) -> tuple[str, ...]:
-        """Those that a wheel has libraries for."""
+        """The levels of CPUs that a wheel has libraries for."""
         is_x86 = self.machine.lower() in ("x86_64", "amd64")
         return tuple(INSTRUCTION_SETS) if is_x86 else (PLAIN,)
 
@@ -104,7 +104,7 @@ class Target(NamedTuple):
         return (self.system, self.machine) == (platform.system(), platform.machine())
 
     def options(self, instructions: str) -> list[str]:
-        """Those of the compiler."""
+        """The flags of the compiler."""
         vectors = INSTRUCTION_SETS.get(instructions, ())
         if not self.triple:
             return list(vectors)
@@ -139,7 +139,7 @@ KEPT = 30 * 24 * 3600
 
 
 class BuildError(Exception):
-    """A library that cannot be built; the message says why, and what to do."""
+    """A library that cannot be built; the message gives the reason and the remedy."""
 
 
 def library_name(real: str, instructions: str, target: Target | None = None) -> str:
@@ -160,7 +160,7 @@ def library_name(real: str, instructions: str, target: Target | None = None) -> 
 
 
 def build(real: str, instructions: str, folder: Path, target: Target | None = None) -> Path:
-    """Compiles a library into a folder, whole or not at all.
+    """Compiles a library into a folder, atomically.
 
     Args:
         real: "float" or "double".

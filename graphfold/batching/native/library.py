@@ -105,7 +105,7 @@ def _folder_of_process() -> Path:
 
 @functools.cache
 def why_missing(dtype: torch.dtype) -> str | None:
-    """Why there is no library for a dtype; None if there is one."""
+    """The reason why a dtype has no library; None if it has one."""
     if dtype not in REALS:
         return f"native code computes float32 and float64, not {dtype}"
     try:

@@ -155,7 +155,7 @@ def sum_products(left: Tensor, x: Tensor, sums: Tensor | None = None) -> Tensor:
 
 
 def _with_rows(x: Tensor, what: str) -> Tensor:
-    """The same numbers, with those of each row one after the other."""
+    """A matrix with dense rows; a copy if they are not."""
     return readable(x if x.stride(1) == 1 else x.contiguous(), x.dtype, what, by_strides=True)
 
 

@@ -40,7 +40,7 @@ class EqualNodes(NamedTuple):
     depth: tuple[IntArray | None, ...]  # of each pass up or down, see `depth_of_pass`
 
     def among(self, nodes: IntArray) -> EqualNodes:
-        """The same of some nodes alone, numbered anew."""
+        """The quotient of some nodes alone, renumbered."""
         final = self.final.among(nodes)
         kept = self.final.inverse[nodes[final.representative]]
         rounds = (tuple(stage.at(kept) for stage in stages) for stages in self.rounds)

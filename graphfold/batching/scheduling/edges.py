@@ -22,7 +22,7 @@ from graphfold.errors import GraphError
 
 
 class Edges(NamedTuple):
-    """Edges sorted by the node that reads; child -1 for an absent slot, unless `select` says so."""
+    """Edges sorted by the node that reads; an absent slot has child -1."""
 
     ptr: IntArray  # [num_nodes + 1] where each node's edges begin
     child: IntArray  # [num_edges] the node that is read
@@ -64,7 +64,7 @@ class Edges(NamedTuple):
         return Edges(count_pointers(parent, self.num_nodes), child, parent, self.number[order])
 
     def select(self, node: IntArray, position: IntArray) -> Edges:
-        """The edges of some nodes only, with the nodes numbered anew.
+        """The edges of some nodes only, with the nodes renumbered.
 
         Args:
             node: [num_selected] the nodes whose edges stay, in their new order.

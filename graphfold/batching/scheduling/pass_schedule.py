@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
     @property
     def positions(self) -> slice:
-        """The positions of their rows, where there is no row 0."""
+        """The positions of the rows, which do not count row 0."""
         return slice(self.start - 1, self.stop - 1)
 
     @property
@@ -184,7 +184,7 @@ class PassSchedule:
 
     @kept_property
     def child_positions(self) -> Tensor:
-        """[num_edges] the place of each edge among those of the row that reads."""
+        """[num_edges] the place of each edge among the edges of the row that reads."""
         first = self.child_ptr[:-1].repeat_interleave(self.child_ptr.diff())
         return torch.arange(len(first), device=first.device) - first
 
@@ -239,7 +239,7 @@ class PassSchedule:
 
 
 def _split(values: Tensor, groups: Sequence[Group], sizes: list[int]) -> dict[int, Tensor]:
-    """First row of a group -> its part of the values, which are those of all these groups.
+    """First row of a group -> its part of values that cover all these groups.
 
     Views, made at once: slicing for one group after the other takes three times as long.
     """

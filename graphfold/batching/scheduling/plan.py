@@ -58,7 +58,7 @@ def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None)
 
 
 def _rows(order: IntArray) -> IntArray:
-    """[num_nodes + 1] the row of each node; the last is that of an absent child."""
+    """[num_nodes + 1] the row of each node, and last of an absent child."""
     row = np.zeros(len(order) + 1, dtype=np.int64)
     row[order] = np.arange(1, len(order) + 1)
     return row

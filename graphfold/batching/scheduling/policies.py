@@ -26,7 +26,7 @@ from graphfold.errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True)
 class PassGraph:
-    """The graph as one pass sees it: edges from what is read to what reads."""
+    """The graph of one pass: edges lead from what is read to what reads."""
 
     op_type: IntArray  # [num_nodes]
     depth: IntArray  # [num_nodes] longest path from a node that reads nothing
@@ -51,7 +51,7 @@ def by_depth(graph: PassGraph) -> IntArray:
 
 
 def by_agenda(graph: PassGraph) -> IntArray:
-    """All ready nodes of the type whose nodes have the lowest mean depth, again and again.
+    """Runs all ready nodes of the type with the lowest mean depth, until none is left.
 
     The agenda of DyNet: Neubig et al. (2017), https://arxiv.org/abs/1705.07860, section 3.3.
     """
@@ -91,7 +91,7 @@ POLICIES: Mapping[str, Policy] = {
 
 
 def get_policy(name: str) -> Policy:
-    """The policy called `name`; raises ConfigError with the nearest name if there is none."""
+    """The policy called `name`; raises ConfigError with the nearest name for others."""
     if name not in POLICIES:
         hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"there is no policy '{name}'.{hint} Use one of {', '.join(POLICIES)}.")

@@ -27,7 +27,7 @@ class Routes:
 def find_routes(
     groups: Sequence[tuple[int, int, int]], child_row: Tensor, reader_edge: Tensor
 ) -> Routes:
-    """The routes of a pass; a GPU is asked for their numbers once.
+    """The routes of a pass, read from a GPU once.
 
     Args:
         groups: of each group, in row order, the first row, the first edge, and how many edges.

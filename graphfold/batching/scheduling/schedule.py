@@ -50,7 +50,7 @@ class Schedule:
 
     @property
     def is_shared(self) -> bool:
-        """True if equal nodes are computed once, if there are any."""
+        """True if equal nodes are computed once."""
         return self.sources is not None
 
     def rows(self, index: int) -> Tensor:
@@ -140,7 +140,7 @@ def _build_pass(
     depth: IntArray | None = None,
     stages: Sequence[Numbers] = (),
 ) -> tuple[PassSchedule, UnrolledRounds | None]:
-    """The plan of one pass over the quotient graph, whose nodes are the classes; rounds unrolled.
+    """The plan of one pass over the quotient graph of classes, with rounds unrolled.
 
     A class has the edges and the depth of its representative.
     """

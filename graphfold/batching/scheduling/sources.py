@@ -1,4 +1,4 @@
-"""Sources: the nodes whose inputs cells are given, and the order in which rows are given them."""
+"""Sources: the nodes whose inputs cells read, and the order of their rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CellInputs:
 
     @cached_property
     def by_type(self) -> tuple[IntArray, IntArray]:
-        """The nodes of type 0, then those of type 1, ..., and [num_types + 1] where each begin."""
+        """The nodes of type 0, of type 1, ..., and [num_types + 1] where each type begins."""
         return stable_order(self.op_type), self._ptr
 
     @cached_property
@@ -53,7 +53,7 @@ class CellInputs:
         return self.in_order(self.by_type[0])
 
     def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
-        """By type, the row of `x` that each of its nodes is given; None if it is `x` as it is.
+        """By type, the row of `x` that each of its nodes reads; None for all rows in order.
 
         Args:
             node: all nodes, sorted by type.
@@ -88,7 +88,7 @@ def find_sources(
 
 
 def _sorted_by_type(op_type: IntArray, num_types: int) -> tuple[IntArray, IntArray]:
-    """The nodes of type 0, then those of type 1, ..., and [num_types + 1] where each begin."""
+    """The nodes of type 0, of type 1, ..., and [num_types + 1] where each type begins."""
     return stable_order(op_type), count_pointers(op_type, num_types)
 
 

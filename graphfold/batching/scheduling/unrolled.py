@@ -29,7 +29,7 @@ _Rows: TypeAlias = "tuple[RowIndex | None, ...]"
 
 @dataclass(frozen=True, eq=False)
 class UnrolledRounds:
-    """The plan of all rounds of a pass, and how rows of one round follow those of the last.
+    """The plan of all rounds of a pass, and how rows follow each other from round to round.
 
     Args:
         plan: with the rows of every round, the state before the first among them.
@@ -101,7 +101,7 @@ class _Unrolled(NamedTuple):
 
 
 def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) -> UnrolledRounds:
-    """The plan of rounds as one, from that of each round.
+    """One plan of all rounds, from the plan of each round.
 
     Args:
         plan: of a round.
@@ -143,7 +143,7 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
 
 
 def _groups(plan: PassSchedule, rows: _Unrolled, ptr: IntArray) -> tuple[Group, ...]:
-    """The rows of each type in each round, round by round; `ptr` says where their edges begin."""
+    """The rows of each type in each round, round by round, with edges from `ptr`."""
     types, num_layers = plan.types.values(), len(rows.of)
     codes = [n * len(plan.type_order) + own.op_type for own in types for n in range(num_layers)]
     start = rows.of[:, [own.start for own in types]].T.flatten()
@@ -177,7 +177,7 @@ def _index(rows: IntArray) -> RowIndex:
 
 
 def _find_rows(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]) -> _Unrolled:
-    """Those of the first type in every round, then those of the next one."""
+    """The rows of the first type in every round, then of the next type."""
     everyone, num_layers = np.arange(plan.num_rows + 1), num_rounds + 1
     stands = np.stack(equal or [everyone] * num_layers)
     is_own = stands == everyone

@@ -68,12 +68,12 @@ class Choice(NamedTuple):
 
     @staticmethod
     def as_it_is(inputs: PassInputs, reason: str) -> Choice:
-        """All cells run as they are, for one reason."""
+        """A choice of eager cells, all for one reason."""
         return Choice({}, dict.fromkeys(inputs.cells, reason))
 
     @property
     def is_compiled(self) -> bool:
-        """True if all cells have programs; otherwise all of them run as they are."""
+        """True if all cells have programs; otherwise all of them run eager."""
         return bool(self.compiled) and not self.why_not
 
     def among(self, types: Set[int]) -> Choice:
@@ -113,7 +113,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing is forked
 
 
 def runs_first(device: torch.device, dtype: torch.dtype) -> str | None:
-    """The backend that runs programs if none is asked for; None if there is none."""
+    """The backend that `auto` takes; None if none can run."""
     return next((own.name for own in BACKENDS.values() if not own.why_not(device, dtype)), None)
 
 
@@ -124,7 +124,7 @@ def find_compiled(
     trial: type[Trial] = PassTrial,
     why_not: Callable[[Mapping[int, CompiledCell]], str | None] | None = None,
 ) -> Choice:
-    """The programs of the cells of a pass, and why others run as they are.
+    """Compiles the cells of a pass, and says why others run eager.
 
     A cell that cannot be compiled is named in a warning, once for each reason.
 
@@ -217,7 +217,7 @@ def _compile_all(
 
 
 def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> list[int]:
-    """The types of one node whose programs take means; the cell itself knows what to do then."""
+    """The types with a single node whose programs take means, which only their cells handle."""
     return [
         op_type
         for op_type, cell in compiled.items()
@@ -226,7 +226,7 @@ def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> list[int
 
 
 def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
-    """Why cells run as they are, whatever they do; None if they need not.
+    """The reason why no cell is compiled here; None if cells may be.
 
     Args:
         kernel: what adds up over children.
@@ -272,7 +272,7 @@ def _programs_of(cell: Cell) -> dict[tuple[str, Signature], Known]:
 
 
 def _remember(known: dict[Any, Known], key: Hashable, found: Known, most: int) -> None:
-    """Notes a result as the newest, and forgets the oldest where there are too many."""
+    """Stores a result as the newest, and drops the oldest beyond the limit."""
     known.pop(key, None)
     while len(known) >= most:
         del known[next(iter(known))]

@@ -28,7 +28,7 @@ def run_compiled_rounds(inputs: RoundsInputs, cells: Mapping[int, CompiledCell])
 
 
 class _CompiledRounds(CompiledPass):
-    """All rounds over one batch: the state before the first is given, that of the last handed out.
+    """All rounds over one batch: takes the state before the first, returns that after the last.
 
     Attributes:
         outputs: (field, op type) of what is handed out.

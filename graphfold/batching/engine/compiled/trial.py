@@ -209,7 +209,7 @@ class RoundTrial(Trial):
         return self._own(run_eager_rounds(self._inputs, use_native=False))
 
     def run_alone(self) -> list[Tensor]:
-        """The same; for nodes without neighbours."""
+        """A round of nodes without neighbours."""
         assert not len(self._inputs.unrolled.plan.edge)
         schedule = _schedule(1, 0).to(self.signature.device)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
@@ -234,7 +234,7 @@ class RoundTrial(Trial):
 
 @cache
 def _schedule(size: int, most: int) -> Schedule:
-    """A round of a graph whose nodes have so many neighbours at most."""
+    """A round of a graph with a limited number of neighbours."""
     rng, builder = np.random.default_rng(size + most), GraphBuilder(_SCHEMA)
     nodes = [builder.node("node") for _ in range(size)]
     target = [node for node in nodes for _ in range(rng.integers(0, most + 1))]

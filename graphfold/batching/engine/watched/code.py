@@ -47,11 +47,11 @@ class CodeNames:
     stored: frozenset[str]
 
     def builtins_of(self, function: FunctionType) -> frozenset[str]:
-        """Those among the loaded that no global of the function's module hides at present."""
+        """The names that a function loads as builtins, since no global hides them."""
         return (self.loaded & _BUILTINS).difference(function.__globals__)
 
     def modules_of(self, function: FunctionType) -> Iterator[tuple[str, ModuleType | None]]:
-        """The modules that it imports, by name; None for one that nobody has imported yet."""
+        """The modules that it imports, by name; None for one that is not imported yet."""
         package = str(function.__globals__.get("__package__") or "")
         for name in self.imported:
             # A relative import tells of the package no more than a number, so all are tried.
@@ -197,12 +197,12 @@ def has_path(value: object) -> bool:
 
 
 def reads_files(names: Collection[str]) -> bool:
-    """True if some names are those of methods of paths that look at files."""
+    """True if some names are methods of `Path` that read the file system."""
     return not _READS_FILES.isdisjoint(names)
 
 
 def why_changing_names(names: CodeNames, function: FunctionType) -> str | None:
-    """The same for what the code of a function names."""
+    """Why a function reads what cannot be watched, from the names in its code."""
     own = names.builtins_of(function)
     return next((what for name, what in _CHANGING_BUILTINS.items() if name in own), None)
 

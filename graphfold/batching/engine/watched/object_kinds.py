@@ -82,7 +82,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def value_of(plain: object) -> Hashable:
-    """A plain value as what code can see of it: tuples by their sizes, before what is in them."""
+    """A plain value, as code sees it: tuples by their sizes, then their items."""
     found: list[Hashable] = []
     stack = [plain]
     while stack:

@@ -34,7 +34,7 @@ ABSENT = object()
 
 
 class Hidden(Exception):
-    """An object with state that cannot be compared; the message says what it is."""
+    """An object with state that cannot be compared; the message names its kind."""
 
 
 class Parts(NamedTuple):
@@ -91,7 +91,7 @@ def _contents(value: Any, kind: type) -> Iterator[Parts]:
 
 
 def _module(module: nn.Module) -> Parts:
-    """The parts of a module apart from its tensors, whose names are enough here."""
+    """The parts of a module but its tensors, which count by name."""
     names = ["training", *(name for name in vars(module) if name not in _COMMON)]
     read_own = itemgetter(*names)  # the mode is named twice, so there are two at least
     # Even of torch's classes; what is no plain function is made anew whenever one asks for it.

@@ -15,7 +15,7 @@ from graphfold.batching.engine.watched.parts import ABSENT
 
 
 class Snapshot:
-    """The items of containers, attributes of objects and variables of functions, as they are now.
+    """A copy of containers' items, objects' attributes and functions' variables.
 
     It holds all of them, so it is made for a short time only. Numbers in tensors and arrays are
     not part of it.

@@ -24,7 +24,7 @@ MAX_PARTS = 20_000
 
 
 class Unwatchable(Exception):
-    """A cell that depends on something whose changes nobody can see; the message says on what."""
+    """A cell that depends on state whose changes cannot be seen; the message names it."""
 
 
 class Walk:
@@ -135,7 +135,7 @@ class Walk:
         ]
 
     def _visit_class(self, kind: type) -> None:
-        """A class with its bases; a class of a constant module is taken as it is."""
+        """Visits a class with its bases; classes of constant modules have nothing to watch."""
         for base in (type(kind), *kind.__mro__):
             if not is_constant_class(base) and id(base) not in self._followed:
                 self._followed[id(base)] = set()
@@ -189,7 +189,7 @@ class Walk:
         self._stack += reversed(new)  # the first is visited first, and named in messages
 
     def _hold(self, value: Any) -> Callable[[], Any]:
-        """Something that gives the value, and of which `dead` hears when the value is gone."""
+        """A weak reference to a value, which fills `dead` when the value is gone."""
         if id(value) not in self.held:
             try:
                 self.held[id(value)] = weakref.ref(value, self.dead.append)
