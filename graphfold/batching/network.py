@@ -261,7 +261,7 @@ def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:
 
 
 def _describe_ways(ways: Mapping[str, str]) -> str:
-    """How a cell ran over all passes, those in which it ran eager first."""
+    """The way a cell ran in all passes, with those in which it ran eager first."""
     if len({*ways.values()}) == 1:
         return next(iter(ways.values()))
     return "; ".join(f"{how} in {place}" for place, how in sorted(ways.items(), key=_is_compiled))
