@@ -65,7 +65,7 @@ class ReferenceRun:
                     for t, cell in cells.items()
                 },
                 shared=self.inputs.shared,
-                readable={t: sources.readable(t, number) for t in cells},
+                readable=sources.readable(number),
                 widths=self.widths,
             )
             if number == 0:

@@ -171,7 +171,7 @@ class RowRun:
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
             kernel=get_kernel(self.inputs.kernel),
-            readable={t: sources.readable(t) for t in cells},
+            readable=sources.readable(),
             **self._tables(item, plan, cells),
         )
         choice = Choice.as_it_is(inputs, "engine=autograd")

@@ -53,10 +53,12 @@ class FieldSources(NamedTuple):
         """The fields that children have in a round, counted from 0."""
         return self.before[number] if self.in_rounds else self.after
 
-    def readable(self, op_type: int, number: int = 0) -> Readable:
-        """The fields that the cell of a type can read in a round, counted from 0."""
-        previous = self.before[number].get(op_type, frozenset())
-        return Readable(previous, frozenset().union(*self.of_children(number).values()))
+    def readable(self, number: int = 0) -> dict[int, Readable]:
+        """Op type -> the fields that its cell can read in a round, counted from 0."""
+        none: frozenset[str] = frozenset()
+        previous, children = self.before[number], none.union(*self.of_children(number).values())
+        cells = self.cells_by_round[number]
+        return {t: Readable(previous.get(t, none), children) for t in cells}
 
 
 def find_sources(

@@ -166,11 +166,12 @@ def make_rounds(
     tables: dict[int, Mapping[str, Tensor]] = {}
     readable: dict[int, Readable] = {}
     for number, (by_type, own) in enumerate(zip(sources.cells_by_round, x, strict=True), start=1):
+        can_read = sources.readable(number - 1)
         for op_type, cell in by_type.items():
             if op_type not in state.groups:
                 continue
             code = unrolled.code(number, op_type)
-            cells[code], readable[code] = cell, sources.readable(op_type, number - 1)
+            cells[code], readable[code] = cell, can_read[op_type]
             rows[code] = select(own[op_type], unrolled.order[number][op_type])
             if makes_tables(cell):
                 kinds = kinds or find_kinds(edge, num_edges, state.plan.row.device)
