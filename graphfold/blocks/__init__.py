@@ -4,6 +4,7 @@ The combinators of TensorFlow Fold: Looks et al. (2017), https://arxiv.org/abs/1
 section 3.
 """
 
+from graphfold.blocks.block import Block, Identity, Pipe, convert_to_block
 from graphfold.blocks.block_errors import (
     BlockIndexError,
     BlockKeyError,
@@ -14,7 +15,6 @@ from graphfold.blocks.block_model import BlockModel
 from graphfold.blocks.choices import OneOf, Optional
 from graphfold.blocks.composition import Composition, compose
 from graphfold.blocks.constants import FromTensor, Void, Zeros
-from graphfold.blocks.core import Block, Identity, Pipe, Primitive, convert_to_block
 from graphfold.blocks.declaration import ForwardDeclaration, recursive
 from graphfold.blocks.folds import RNN, Fold, Reduce
 from graphfold.blocks.function import Concat, Function
@@ -32,6 +32,7 @@ from graphfold.blocks.inference.types import (
 from graphfold.blocks.inputs import OneHot, OneHotFromList, Scalar, Tensor, Vector
 from graphfold.blocks.layers import FC, Embedding, Layer, RNNCell
 from graphfold.blocks.node_rows import Features, NodeRows
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.record import AllOf, Record
 from graphfold.blocks.reductions import Max, Mean, Min, Reduction, Sum
 from graphfold.blocks.running.compare_blocks import verify
@@ -39,15 +40,7 @@ from graphfold.blocks.running.compiled import CompiledModel, compile
 from graphfold.blocks.running.dataset import BlockDataset
 from graphfold.blocks.running.results import Metric, Result
 from graphfold.blocks.selection import GetItem, InputTransform, Length, Nth, Slice
-from graphfold.blocks.sequences import (
-    Attention,
-    Broadcast,
-    Map,
-    NGrams,
-    Zip,
-    ZipWith,
-    attend,
-)
+from graphfold.blocks.sequences import Attention, Broadcast, Map, NGrams, Zip, ZipWith, attend
 
 __all__ = [
     "FC",

@@ -1,4 +1,4 @@
-"""The errors of blocks; each is Python's own kind as well as one of ours.
+"""The errors of blocks; each is also an error of Python, such as TypeError or KeyError.
 
 Every `GraphfoldError` is a `ValueError`, so each of these is one too.
 """
@@ -11,7 +11,7 @@ from graphfold.errors import GraphfoldError, shortened
 
 
 class BlockTypeError(GraphfoldError, TypeError):
-    """Blocks whose types do not fit, or that are wired in a way that cannot run."""
+    """Types that do not fit, or wiring that cannot run."""
 
 
 class BlockValueError(GraphfoldError):
@@ -29,15 +29,15 @@ class BlockIndexError(GraphfoldError, IndexError):
 
 
 class BlockItemError(BlockTypeError, BlockIndexError):
-    """A position that a tuple does not have, which its type says before anything runs."""
+    """A position that a tuple type does not have; found before an example runs."""
 
 
 class BlockAttributeError(BlockTypeError, AttributeError):
-    """An attribute of tensors, asked of a wire."""
+    """An attribute of tensors, read from a wire."""
 
 
 class BlockOrderError(BlockTypeError, RuntimeError):
-    """Ordered input for a record whose own order is not given."""
+    """Ordered input for a record of an unordered dict."""
 
 
 class BlockDuplicateError(BlockValueError, AssertionError):
@@ -45,22 +45,19 @@ class BlockDuplicateError(BlockValueError, AssertionError):
 
 
 class BlockScopeError(BlockValueError, AssertionError):
-    """Wiring where no composition is being wired."""
+    """Wiring outside of a composition's scope."""
 
 
 class BlockRecursionError(BlockValueError, RecursionError):
-    """A block that contains itself and never comes to an end."""
+    """A block that contains itself and never ends."""
 
 
 class BlockDeclarationError(BlockTypeError):
-    """A declaration that is resolved twice, or used once that is too late."""
+    """A declaration that is resolved twice, or used after it was resolved."""
 
 
 def quoted(value: object) -> str:
-    """A value as messages show it: its repr, shortened.
-
-    Of an object that is nested more deeply than Python can print, only the outer levels are shown.
-    """
+    """The repr of a value, shortened; only the outer levels of one nested too deep for Python."""
     try:
         return shortened(repr(value))
     except RecursionError:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Pass, States
 from graphfold.batching.batch import LoweredBatch
+from graphfold.blocks.block import walk
 from graphfold.blocks.block_errors import BlockTypeError
-from graphfold.blocks.core import walk
 from graphfold.blocks.function import Function
 from graphfold.blocks.graph_objects import Graphs
 from graphfold.blocks.inference.types import ResultType, TensorType
@@ -29,11 +29,11 @@ LEVELS = ("graph", "node", "output")
 
 
 class BlockModel(Model):
-    """A root block with a head.
+    """A model from a root block and a head.
 
-    The root takes a `graphfold.blocks.graph_objects.Graph`. It gives the head's rows: for one row
-    per graph they are its output; for one per node, or per output node, it has `NodeRows` inside.
-    Inputs of whole graphs (`Schema.graph_inputs`) are joined to the rows.
+    The root takes a `graphfold.blocks.graph_objects.Graph`. The rows of the head are the root's
+    output, if there is one per graph; if there is one per node, or per output node, they come from
+    `NodeRows` inside the root. Inputs of graphs (`Schema.graph_inputs`) are joined to the rows.
 
     Args:
         schema: the schema of the graphs, its string features encoded as codes.
@@ -42,9 +42,9 @@ class BlockModel(Model):
         level: the meaning of a row, "graph", "node" or "output" (an output node).
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
-        kernel: what reduces over children, "native" or "scatter".
+        kernel: the kernels that reduce over children, "native" or "scatter".
         fuse: whether functions are compiled; see `Network`.
-        backend: what runs compiled functions, "auto", "native" or "torch"; see `Network`.
+        backend: the backend of compiled functions, "auto", "native" or "torch"; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.
@@ -87,7 +87,7 @@ class BlockModel(Model):
             raise _refusal(self._rows_type(), level, wanted)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes the blocks anew in copies and other processes: they may hold any function."""
+        """Copies and pickles by building the model again: blocks may hold functions of any kind."""
         parts = {
             **self._parts,
             "level": self.level,
@@ -103,20 +103,20 @@ class BlockModel(Model):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """Every node after what it reads."""
+        """One pass, every node after its inputs."""
         return PASSES
 
     @property
     def lowering(self) -> Lowering:
-        """`lower`."""
+        """The method `lower`."""
         return self.lower
 
     def lower(self, dag: TypedDAG, num_workers: int = 0) -> TypedDAG:
-        """Graphs of the calls of functions, one for each graph: the slow part, to be done once.
+        """For each graph the graph of its function calls: the slow part, to be done once.
 
         Args:
             dag: the graphs, encoded.
-            num_workers: processes that share the work; 0 for none but this one.
+            num_workers: the number of processes that share the work; 0 for this one alone.
 
         Raises:
             GraphfoldError: if a graph does not fit the blocks; a note names it.
@@ -133,7 +133,7 @@ class BlockModel(Model):
         return [*self.network.modules(), *functions]
 
     def states(self, batch: Batch) -> States:
-        """The states of all nodes that the blocks made."""
+        """The states of all nodes of the lowered graphs."""
         assert isinstance(batch, LoweredBatch)
         states: States = self.network.states(batch.computed)
         return states
@@ -150,17 +150,17 @@ class BlockModel(Model):
         """The type of one row.
 
         Raises:
-            BlockTypeError: if the blocks do not give any of the level.
+            BlockTypeError: if the blocks give no rows of the level.
         """
         kind = self.network.root.output_type
         if self.level != "graph":
-            found = [b.metrics()[ROWS] for b in walk(self.network.root) if ROWS in b.metrics()]
-            if not found:
+            kinds = [b.metrics()[ROWS] for b in walk(self.network.root) if ROWS in b.metrics()]
+            if not kinds:
                 raise BlockTypeError(
                     f"a model with a row for each {self.level} needs NodeRows in its blocks, which "
                     "take (vector, node). Add them, or set level=graph."
                 )
-            kind = found[0]
+            kind = kinds[0]
         if not isinstance(kind, TensorType) or not kind.is_floating_point or not kind.ndim:
             raise _refusal(kind, self.level, "vectors")
         return kind
@@ -180,17 +180,16 @@ def _rebuild(
     modes: list[bool],
     learned: list[bool],
 ) -> BlockModel:
-    """The model again, with the same numbers, modes and devices."""
+    """Rebuilds a model with the same numbers, modes and devices."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(made_in)
     try:
-        with torch.random.fork_rng():  # what it draws is replaced
+        with torch.random.fork_rng():  # the numbers that it draws are replaced
             model = BlockModel(**parts)
     finally:
         torch.set_default_dtype(default)
-    own = [*model.parameters(), *model.buffers()]
-    for mine, tensor in zip(own, tensors, strict=True):
-        mine.data = tensor
+    for target, tensor in zip([*model.parameters(), *model.buffers()], tensors, strict=True):
+        target.data = tensor
     for parameter, is_learned in zip(model.parameters(), learned, strict=True):
         parameter.requires_grad_(is_learned)
     for module, mode in zip(model.modules(), modes, strict=True):

@@ -6,38 +6,33 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from graphfold.blocks.block import Block, Identity, convert_to_block, function_name
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
-from graphfold.blocks.core import (
-    SCOPE,
-    Block,
-    Call,
-    Context,
-    Identity,
-    Scope,
-    Steps,
-    Wire,
-    convert_to_block,
-    unify,
-)
+from graphfold.blocks.contexts import Context, Steps
 from graphfold.blocks.inference.typed import append, assign, transaction
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.selection import GetItem
+from graphfold.blocks.wires import SCOPE, Call, Wire, unify
 
-#: Where a call finds its input: (which earlier result, which item of it or None for all).
+#: The input of a call: (number of an earlier result, its item or None for the result).
 Places: TypeAlias = tuple[tuple[int, int | None], ...]
 
 
-class Composition(Block, Scope):
+class Composition(Block):
     """Blocks that read each other's results; Looks et al. (2017), section 3.3.
 
     Three ways to wire them: `compose`, which reads like a function; `reads` within `scope`; or
     `connect`. In a composition a block is connected once, unless it is called (see `compose`).
 
-    Blocks run in the order in which the output needs them, then those that nothing reads, such as
-    metrics, in the order in which they were connected.
+    Blocks run in the order in which the output needs them. Blocks without a reader, such as
+    metrics, run last, in the order in which they were connected.
 
     Args:
-        children: blocks that will be connected; others are added when they are.
+        children: blocks that will be connected; a block is also added when it is connected.
+
+    Attributes:
+        input: the input of the composition, for its blocks to read.
+        output: the output of the composition, which reads from its blocks.
     """
 
     is_simple = False
@@ -49,24 +44,14 @@ class Composition(Block, Scope):
         self._plan: list[tuple[Block, Places]] = []
         self._output_places: Places = ()
         super().__init__(name=name)
-        self._input = _Placeholder(self, "input", name)
-        self._output = _Placeholder(self, "output", name)
+        self.input = _Placeholder(self, "input", name)
+        self.output = _Placeholder(self, "output", name)
         for child in children or ():
             self._call_of(convert_to_block(child))
 
-    @property
-    def input(self) -> Block:
-        """The input of the composition, seen from within; it is read."""
-        return self._input
-
-    @property
-    def output(self) -> Block:
-        """The output of the composition, seen from within; it reads."""
-        return self._output
-
     @contextmanager
     def scope(self) -> Iterator[Composition]:
-        """Within it, `reads` connects blocks of this composition."""
+        """Lets `reads` connect blocks of this composition within a `with` statement."""
         token = SCOPE.set(self)
         try:
             yield self
@@ -79,14 +64,14 @@ class Composition(Block, Scope):
 
         Args:
             sources: a block, one output of it (`block[i]`), or a tuple or list of such.
-            block: the block that reads them; several as a tuple.
+            block: the block that reads them; a tuple of blocks is converted to one.
 
         Raises:
             BlockValueError: if the block is connected already, or an end belongs elsewhere.
             BlockTypeError: if the types do not fit.
         """
         block = convert_to_block(block)
-        if block is self._input:
+        if block is self.input:
             raise BlockValueError("cannot write to composition input. Read from it.")
         wires = self._wires(sources)
         call = self._call_of(block)
@@ -99,7 +84,7 @@ class Composition(Block, Scope):
 
     @transaction()
     def call(self, block: Any, sources: Any) -> Wire:
-        """Uses a block, or what converts to one, once more; returns its result."""
+        """Adds a use of a block, or of an object that converts to one; returns its result."""
         call = Call(convert_to_block(block), self)
         append(self._calls, call)
         self._add_child(call.block)
@@ -107,19 +92,19 @@ class Composition(Block, Scope):
         return Wire(call)
 
     def item(self, source: Any, key: Any) -> Wire:
-        """An item of a result, or with a slice a tuple of them."""
+        """An item of a result; a slice gives a tuple of items."""
         return self.call(GetItem(key), source)
 
     def check_wiring(self) -> None:
         self._order(self._calls)
 
     def check(self) -> None:
-        """Orders the calls and looks for faults of the whole.
+        """Orders the calls and checks the connections.
 
         Raises:
             BlockTypeError: if an output is unused, an input unconnected, or the output missing.
         """
-        output = self._by_block.get(self._output)
+        output = self._by_block.get(self.output)
         order = self._checked_order(output)
         if self.input_type is None and all(_is_void(call.block.input_type) for call in order):
             self.set_input_type(VoidType())
@@ -134,7 +119,7 @@ class Composition(Block, Scope):
                     f"children have unconnected inputs: {call.block} in {self}. Let it read "
                     "something."
                 )
-        place = {id(self._input): 0} | {id(call): n for n, call in enumerate(order, start=1)}
+        place = {id(self.input): 0} | {id(call): n for n, call in enumerate(order, start=1)}
         self._plan = [(call.block, self._places(call, place)) for call in order]
         if output is not None:
             self._output_places = self._places(output, place)
@@ -144,10 +129,7 @@ class Composition(Block, Scope):
         results = [x]
         for block, places in self._plan:
             value = _gather(results, places)
-            if block.is_simple:
-                results.append(block.apply(context, value))
-            else:
-                results.append((yield block, value))
+            results.append(block.apply(context, value) if block.is_simple else (yield block, value))
         return _gather(results, self._output_places)
 
     def _attach(self, call: Call, wires: tuple[Wire, ...]) -> None:
@@ -164,7 +146,7 @@ class Composition(Block, Scope):
         unify(wires, call.block, self._kind)
 
     def _call_of(self, block: Block) -> Call:
-        """The only connection of a block, made if need be."""
+        """The connection of a block, which is made if it does not exist."""
         if isinstance(block, _Placeholder) and block.composition is not self:
             raise BlockValueError(
                 f"{block} is the input or output of a different composition. Read that of {self}."
@@ -179,12 +161,12 @@ class Composition(Block, Scope):
         return call
 
     def _wires(self, sources: Any) -> tuple[Wire, ...]:
-        several = isinstance(sources, (tuple, list))
-        return tuple(self._wire(item) for item in (sources if several else [sources]))
+        items = sources if isinstance(sources, (tuple, list)) else [sources]
+        return tuple(map(self._wire, items))
 
     def _wire(self, item: Any) -> Wire:
         wire = item if isinstance(item, Wire) else Wire(convert_to_block(item))
-        if wire.source is self._output:
+        if wire.source is self.output:
             raise BlockValueError("cannot read from composition output. Write to it.")
         if isinstance(wire.source, Call):
             if wire.source.composition is not self:
@@ -194,29 +176,29 @@ class Composition(Block, Scope):
             return wire
         return Wire(self._call_of(wire.source), wire.index)
 
-    def _input_found(self, kind: ResultType) -> None:
-        self._input.set_input_type(kind)
+    def _infer_from_input(self, kind: ResultType) -> None:
+        self.input.set_input_type(kind)
 
-    def _output_found(self, kind: ResultType) -> None:
-        self._output.set_input_type(kind)
+    def _infer_from_output(self, kind: ResultType) -> None:
+        self.output.set_input_type(kind)
 
-    def _child_found(self, child: Block) -> None:
-        if child is self._input:
+    def _infer_from_child(self, child: Block) -> None:
+        if child is self.input:
             self.set_input_type(child.input_type)
-        elif child is self._output:
+        elif child is self.output:
             self.set_output_type(child.output_type)
         for call in self._connected.get(id(child), ()):
             unify(call.sources or (), call.block, self._kind)
 
     def _places(self, call: Call, place: dict[int, int]) -> Places:
-        found = []
+        places = []
         for wire in call.sources or ():
-            key = id(self._input) if wire.block is self._input else id(wire.source)
-            found.append((place[key], wire.index))
-        return tuple(found)
+            key = id(self.input) if wire.block is self.input else id(wire.source)
+            places.append((place[key], wire.index))
+        return tuple(places)
 
     def _checked_order(self, output: Call | None) -> list[Call]:
-        """All calls, each after those that it reads: what the output needs, then the others."""
+        """All calls, each after its sources: the calls that the output needs, then the others."""
         ends = [*self._calls, *([output] if output else [])]
         read = {id(wire.source) for call in ends for wire in call.sources or ()}
         order = self._order([output] if output else [])[:-1]
@@ -231,10 +213,10 @@ class Composition(Block, Scope):
         return [*order, *(call for call in self._order(unread) if id(call) not in done)]
 
     def _order(self, ends: Sequence[Call]) -> list[Call]:
-        """Some calls and all that they read, each after what it reads; depth first.
+        """Some calls and all their sources, each call after its sources; depth first.
 
         Raises:
-            BlockValueError: if a call reads its own result, directly or by way of others.
+            BlockValueError: if a call reads its own result, directly or through other calls.
         """
         order: list[Call] = []
         finished: dict[int, bool] = {}
@@ -250,7 +232,7 @@ class Composition(Block, Scope):
                     order.append(call)
                     continue
                 source = wire.source
-                if not isinstance(source, Call) or source.block is self._input:
+                if not isinstance(source, Call) or source.block is self.input:
                     continue
                 if id(source) not in finished:
                     finished[id(source)] = False
@@ -264,7 +246,7 @@ class Composition(Block, Scope):
 
 
 class _Placeholder(Identity):
-    """The input or the output of a composition, seen from within."""
+    """The input or the output of a composition, as its blocks see it."""
 
     def __init__(self, composition: Composition, side: str, name: str | None) -> None:
         super().__init__(name=name)
@@ -283,11 +265,10 @@ def compose(function: Callable[..., Any], name: str | None = None) -> Compositio
     results. As a decorator it turns a function into a block.
 
     Args:
-        function: what is done with the input.
-        name: its name; by default that of the function.
+        function: from the input to the result.
+        name: the name of the composition; by default that of the function.
     """
-    own = getattr(function, "__name__", "")
-    composition = Composition(name=name or (own if own.isidentifier() else None))
+    composition = Composition(name=name or function_name(function))
     with composition.scope():
         result = function(Wire(composition.input))
         if result is None:

@@ -1,4 +1,4 @@
-"""Constants: what does not depend on the example, learned or not."""
+"""Constants: blocks whose result does not depend on the example, learned or not."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphfold.blocks.block import Block, convert_to_block
 from graphfold.blocks.block_errors import BlockTypeError, quoted
-from graphfold.blocks.core import (
-    Block,
-    Context,
-    Depth,
-    Evaluation,
-    Primitive,
-    Recorder,
-    convert_to_block,
-)
+from graphfold.blocks.contexts import Context, Depth, Evaluation, Recorder
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     ResultType,
@@ -29,6 +22,7 @@ from graphfold.blocks.inference.types import (
     VoidType,
     convert_to_type,
 )
+from graphfold.blocks.primitive import Primitive
 
 
 @convert_to_block.register(Tensor)
@@ -39,12 +33,12 @@ class FromTensor(Primitive):
     It costs no node: functions read it directly.
 
     Args:
-        tensor: a tensor or an array; an `nn.Parameter` is learned, anything else stays as it is.
-        name: what messages and state dicts call it.
-        persistent: whether state dicts hold it; a parameter is always held.
+        tensor: a tensor or an array; an `nn.Parameter` is learned, anything else is fixed.
+        name: its name in messages and state dicts.
+        persistent: whether state dicts hold it; they always hold a parameter.
 
     Raises:
-        BlockTypeError: if it is neither a tensor nor an array, or would be learned and is no
+        BlockTypeError: if it is neither a tensor nor an array, or requires a gradient and is no
             parameter.
     """
 
@@ -113,10 +107,10 @@ class ConstantTensor(nn.Module):
 
 
 class Zeros(Block):
-    """A block that gives zeros, in tuples as the type says; sequences are empty, voids void.
+    """Zeros of a type: zero tensors, tuples of them, empty sequences, None for void.
 
     Args:
-        output_type: the type, or what converts to one.
+        output_type: the type, or an object that converts to one.
 
     Raises:
         BlockTypeError: if Python objects or endless sequences are in the type.
@@ -141,7 +135,7 @@ class Zeros(Block):
         kind = self.output_type
         if isinstance(kind, SequenceType):
             return []
-        values = [part.apply(context, None) for part in self._children]
+        values = [part.apply(context, None) for part in self.children]
         if isinstance(kind, TupleType):
             return tuple(values)
         return values[0] if values else None
@@ -154,7 +148,7 @@ def _zeros(kind: ResultType) -> Block:
 
 
 class Void(Block):
-    """A block that takes anything and gives nothing."""
+    """Takes anything and returns nothing."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(output_type=VoidType(), name=name)
@@ -163,5 +157,5 @@ class Void(Block):
         return None
 
     def check(self) -> None:
-        """Accepts any input, even if nothing says what it is."""
+        """Accepts an input of unknown type."""
         self.set_input_type(self.input_type or VoidType())

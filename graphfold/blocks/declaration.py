@@ -1,21 +1,22 @@
-"""Recursive blocks: declared first, defined in terms of themselves, resolved then."""
+"""Recursive blocks: declared first, then defined in terms of themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphfold.blocks.block import Block, convert_to_block, function_name
 from graphfold.blocks.block_errors import (
     BlockDeclarationError,
     BlockRecursionError,
     BlockTypeError,
     quoted,
 )
-from graphfold.blocks.core import Block, Context, Steps, convert_to_block
+from graphfold.blocks.contexts import Context, Steps
 from graphfold.blocks.inference.typed import Typed, append, assign, transaction
 from graphfold.blocks.inference.types import ResultType, TypeLike
 
-#: How often a block may run inside of itself with the very same object: then it will never end.
+#: The number of times that a block may run inside itself with the same object; more never end.
 MOST_INSIDE = 1000
 
 
@@ -28,11 +29,12 @@ class ForwardDeclaration(Typed):
     tree.resolve_to(block)
     ```
 
-    `recursive` says the same in one piece.
+    `recursive` does the same in one call.
 
     Args:
-        input_type: what it will take, if known.
-        output_type: what it will give, if known.
+        input_type: the type of its input, if it is known.
+        output_type: the type of its output, if it is known.
+        name: its name in messages and state dicts.
     """
 
     def __init__(
@@ -61,11 +63,11 @@ class ForwardDeclaration(Typed):
 
     @transaction()
     def resolve_to(self, target_block: Any) -> None:
-        """Defines it.
+        """Defines the block.
 
         Raises:
             BlockDeclarationError: if it is defined already.
-            BlockTypeError: if the types are not those that were declared.
+            BlockTypeError: if its types contradict the declared ones.
         """
         self._require_open()
         target = convert_to_block(target_block)
@@ -83,7 +85,7 @@ class ForwardDeclaration(Typed):
 
 
 class Reference(Block):
-    """Stands for a block that is declared; made by a `ForwardDeclaration`."""
+    """Stands for a declared block; made by a `ForwardDeclaration`."""
 
     is_simple = False
 
@@ -101,7 +103,7 @@ class Reference(Block):
     def resolve(self, target: Block) -> None:
         """Sets the block that it refers to."""
         assign(vars(self), "target", target)
-        append(target._parents, self)  # whose types it needs
+        append(target._parents, self)  # so that it learns the types of the target
         self.set_io_types(target)
 
     def check(self) -> None:
@@ -120,32 +122,28 @@ class Reference(Block):
     def steps(self, context: Context, x: Any) -> Steps:
         active, key = context.active, (id(self.target), id(x))
         count = active[key] = active.get(key, 0) + 1
-        if count > MOST_INSIDE:
-            self._refuse_endless(x)
-        value = yield self.target, x  # type: ignore[misc]
+        if count > MOST_INSIDE and not hasattr(x, "__next__"):  # an iterator may have moved on
+            raise BlockRecursionError(
+                f"{self.target} contains itself and runs again and again with the same object: "
+                f"{quoted(x)}. Let it pass on a part of what it is given to itself, and "
+                "check whether the example contains itself."
+            )
+        value = yield self.target, x
         if count == 1:
             del active[key]
         else:
             active[key] = count - 1
         return value
 
-    def _refuse_endless(self, x: Any) -> None:
-        if not hasattr(x, "__next__"):  # an iterator may have moved on
-            raise BlockRecursionError(
-                f"{self.target} contains itself and runs again and again with the same object: "
-                f"{quoted(x)}. Let it pass on a part of what it is given to itself, and "
-                "check whether the example contains itself."
-            )
-
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         if self.target is not None:
             self.target.set_input_type(kind)
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         if self.target is not None:
             self.target.set_output_type(kind)
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         self.set_input_type(child.input_type)
         self.set_output_type(child.output_type)
 
@@ -167,9 +165,10 @@ def recursive(
     turns a function into a block.
 
     Args:
-        function: from the block that it defines to what that is.
-        input_type: what it takes, where that cannot be found out.
-        output_type: what it gives, where that cannot be found out.
+        function: from a reference to the block to its definition.
+        input_type: the type of its input, where that cannot be inferred.
+        output_type: the type of its output, where that cannot be inferred.
+        name: its name; by default that of the function.
 
     Raises:
         BlockTypeError: if the types do not fit.
@@ -178,10 +177,7 @@ def recursive(
         return lambda later: recursive(
             later, input_type=input_type, output_type=output_type, name=name
         )
-    own = getattr(function, "__name__", "")
-    declared = ForwardDeclaration(
-        input_type, output_type, name or (own if own.isidentifier() else None)
-    )
+    declared = ForwardDeclaration(input_type, output_type, name or function_name(function))
     block = convert_to_block(function(declared()))
     declared.resolve_to(block)
     return block

@@ -1,4 +1,4 @@
-"""A block of two arguments along a sequence: Fold, Reduce and RNN."""
+"""Fold, Reduce and RNN: blocks of two arguments, applied along a sequence."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import nn
 
+from graphfold.blocks.block import Block, convert_to_block, convert_to_part
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
 from graphfold.blocks.composition import Composition
 from graphfold.blocks.constants import Zeros
-from graphfold.blocks.core import Block, Context, Steps, convert_to_block, convert_to_part
+from graphfold.blocks.contexts import Context, Steps
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import assign, transaction
 from graphfold.blocks.inference.types import (
@@ -28,11 +29,11 @@ from graphfold.blocks.selection import elements_of
 
 
 class Fold(Block):
-    """From left to right: combine(combine(start, x[0]), x[1]) and so on.
+    """Combines elements from left to right: combine(combine(start, x[0]), x[1]) and so on.
 
     Args:
-        combine_block: from (value so far, element) to the value with it.
-        start_block: gives the value before the first element; takes nothing.
+        combine_block: from (value so far, element) to the next value.
+        start_block: the value before the first element; it has no input.
     """
 
     is_simple = False
@@ -42,6 +43,7 @@ class Fold(Block):
     def __init__(self, combine_block: Any, start_block: Any, name: str | None = None) -> None:
         self.start_block = convert_to_part(start_block, VoidType(), "start_block of Fold")
         self.combine_block = convert_to_block(combine_block)
+        self._facts = {"combine_block": self.combine_block, "start_block": self.start_block}
         super().__init__([self.start_block, self.combine_block], name=name)
 
     def steps(self, context: Context, x: Any) -> Steps:
@@ -53,14 +55,14 @@ class Fold(Block):
     def always(self) -> Sequence[Block]:
         return [self.start_block]
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "fold over")
         self._spread()
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         self._spread()
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         self.set_output_type(self.start_block.output_type)
         self.set_output_type(self.combine_block.output_type)
         takes = self.combine_block.input_type
@@ -69,7 +71,7 @@ class Fold(Block):
         self._spread()
 
     def _spread(self) -> None:
-        """Tells the children what is known."""
+        """Passes the types on to the children."""
         value = self.output_type
         self.start_block.set_output_type(value)
         if value is not None and self.input_type is not None:
@@ -77,12 +79,9 @@ class Fold(Block):
             self.combine_block.set_input_type(TupleType(value, element))
         self.combine_block.set_output_type(value)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"combine_block": self.combine_block, "start_block": self.start_block}
-
 
 class Reduce(Block):
-    """Neighbours two by two, again and again, until one value is left: a balanced tree.
+    """Combines neighbours in pairs, again and again, until one value is left: a balanced tree.
 
     In each round the first element goes with the second, the third with the fourth and so on; an
     odd last one waits for the next round. So of five, ((0 1) (2 3)) 4, and of n elements the depth
@@ -90,7 +89,7 @@ class Reduce(Block):
 
     Args:
         combine_block: from (left, right) to a value of the same type.
-        default_block: gives the value of an empty sequence; takes nothing; zeros if not given.
+        default_block: the value of an empty sequence; it has no input; None for zeros.
     """
 
     is_simple = False
@@ -102,6 +101,7 @@ class Reduce(Block):
     ) -> None:
         self.combine_block = convert_to_block(combine_block)
         self.default_block: Block | None = None
+        self._facts = {"combine_block": self.combine_block}
         children = [self.combine_block]
         if default_block is not None:
             place = "default_block of Reduce"
@@ -111,7 +111,7 @@ class Reduce(Block):
 
     def steps(self, context: Context, x: Any) -> Steps:
         if not x:
-            return (yield self.default_block, None)  # type: ignore[misc]
+            return (yield self.default_block, None)
         while len(x) > 1:
             pairs = zip(x[::2], x[1::2], strict=False)
             last = x[-1:] if len(x) % 2 else []
@@ -124,13 +124,13 @@ class Reduce(Block):
     def always(self) -> Sequence[Block]:
         return ()
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "reduce")
         element = element_type_of(kind, self)
         self.combine_block.set_input_type(TupleType(element, element))
         self.set_output_type(element)
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         self.combine_block.set_output_type(kind)
         if self.default_block is None:
             zeros = Zeros(kind)
@@ -139,13 +139,10 @@ class Reduce(Block):
         else:
             self.default_block.set_output_type(kind)
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         for block in (self.combine_block, self.default_block):
             if block is not None and self.output_type is not None:
                 block.set_output_type(self.output_type)
-
-    def _facts(self) -> dict[str, Any]:
-        return {"combine_block": self.combine_block}
 
 
 @transaction()
@@ -162,15 +159,17 @@ def RNN(
     Args:
         cell: from (element, state) to (output, next state); or a recurrent cell of torch, which is
             put into an `RNNCell`.
-        initial_state: gives the state before the first element; zeros if not given, which needs a
-            cell whose output type is known.
+        initial_state: the state before the first element; None for zeros, which needs a cell with
+            an output type.
         initial_state_from_input: whether the input is (sequence, initial state) instead.
+        name: its name in messages.
 
     Raises:
         BlockTypeError: if the types do not fit.
         BlockValueError: if the initial state is given in both ways.
     """
-    cell = convert_to_block(_typed(cell))
+    module: Any = cell.fn if isinstance(cell, Function) else cell
+    cell = convert_to_block(RNNCell(module) if isinstance(module, nn.RNNCellBase) else cell)
     if initial_state_from_input:
         if initial_state is not None:
             raise BlockValueError(
@@ -210,7 +209,7 @@ class _RNN(Block):
     def always(self) -> Sequence[Block]:
         return ()
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         elements, state = pair_of(kind, "(input_sequence, state)")
         refuse_endless(elements, self, "run an RNN on")
         if not isinstance(elements, SequenceType):
@@ -218,14 +217,14 @@ class _RNN(Block):
         self.cell.set_input_type(TupleType(elements.element_type, state))
         self._check_state()
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         outputs, state = pair_of(kind, "(output_sequence, state)")
         if not isinstance(outputs, SequenceType):
             raise BlockTypeError(f"First RNN output must be a sequence: {outputs}.")
         self.cell.set_output_type(TupleType(outputs.element_type, state))
         self._check_state()
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         if child.input_type is not None:
             element, state = pair_of(child.input_type, "(input_elem, state)")
             self.set_input_type(TupleType(SequenceType(element), state))
@@ -242,9 +241,3 @@ class _RNN(Block):
                 f"RNN cell input and output state types don't match: {before} vs. {after} in "
                 f"{self.cell}."
             )
-
-
-def _typed(cell: Any) -> Any:
-    """A recurrent cell of torch as an `RNNCell`; anything else as it is."""
-    module: Any = cell.fn if isinstance(cell, Function) else cell
-    return RNNCell(module) if isinstance(module, nn.RNNCellBase) else cell

@@ -1,4 +1,4 @@
-"""Function: a function of batches of tensors, or a module, as a block; and Concat, which is one."""
+"""Function: a block of a module or a function of batches of tensors; Concat is an example."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
+from graphfold.blocks.block import convert_to_block
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError, quoted
-from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder, convert_to_block
+from graphfold.blocks.contexts import Depth, Evaluation, Recorder
 from graphfold.blocks.inference.infer import infer_output_type
 from graphfold.blocks.inference.typed import Classes, Typed
 from graphfold.blocks.inference.types import (
@@ -21,6 +22,7 @@ from graphfold.blocks.inference.types import (
     is_size,
     tensor_types,
 )
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import (
     CellContext,
     FunctionCell,
@@ -35,19 +37,19 @@ from graphfold.blocks.running.cells import (
 class Function(Primitive):
     """A function of tensors: the block that computes.
 
-    Equal functions of equal types are one operation, wherever in the model they stand: the engine
-    calls it once for all of its nodes that can run together. So the function gets batches, with
-    the batch as the first dimension, and must treat every row for itself. Tensors that it learns
-    belong to it as parameters of a module; those that it merely captures get no gradient.
+    Equal functions of equal types are one operation, wherever in the model they are: the engine
+    calls it once for all of its nodes that can run together. So the function gets batches, with the
+    batch as the first dimension, and must treat every row separately. Learned tensors must be
+    parameters of the module; tensors that a function captures get no gradient.
 
     A tensor is passed as one argument, a tuple as one argument for each of its items. Nested tuples
     stay tuples, and the function may return tuples (or lists) of tensors, nested too.
 
     Args:
         fn: the function or module.
-        name: what messages, node types and state dicts call it.
-        infer_output_type: whether the output type is found by a call on tensors without values;
-            if not, call `set_output_type`.
+        name: its name in messages, node types and state dicts.
+        infer_output_type: whether a trial call gives the output type; if not, call
+            `set_output_type`.
 
     Raises:
         BlockTypeError: if it cannot be called, or (once connected) cannot take its input.
@@ -62,6 +64,7 @@ class Function(Primitive):
         if not callable(fn):
             raise BlockTypeError(f"fn is not callable: {quoted(fn)}. Give a function or a module.")
         self.fn = fn
+        self._facts = {"fn": fn}
         self._infer = infer_output_type
         self._takes_tuple = False
         super().__init__(name=name)
@@ -91,8 +94,7 @@ class Function(Primitive):
 
     def cell(self, context: CellContext) -> Cell:
         assert self.input_type is not None
-        whose, gives = str(self), self.output_tensors
-        cell = FunctionCell(self.fn, whose, self.input_type, gives, context)
+        cell = FunctionCell(self.fn, str(self), self.input_type, self.output_tensors, context)
         return cell if cell.arity else LeafCell(cell)
 
     def flatten(self, x: Any) -> Sequence[Any]:
@@ -107,10 +109,7 @@ class Function(Primitive):
             return flat[0]
         return tuple(flat) if self._flat_output else self.output_type.unflatten(iter(flat))  # type: ignore
 
-    def _facts(self) -> dict[str, Any]:
-        return {"fn": self.fn}
-
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         _require_tensors("input", kind, self)
         self._takes_tuple = isinstance(kind, TupleType)
         self._flat_input = is_flat(kind)
@@ -119,7 +118,7 @@ class Function(Primitive):
         if self._infer and not (isinstance(self.fn, Typed) and self.output_type is not None):
             self.set_output_type(infer_output_type(self, self.fn, kind))
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         _require_tensors("output", kind, self)
         self._gives_tuple = isinstance(kind, TupleType)
         self._flat_output = is_flat(kind)
@@ -135,8 +134,8 @@ class Concat(Function):
         flatten: whether the tensors of nested tuples are concatenated too, in order.
 
     Raises:
-        BlockTypeError: if there is nothing but a tuple of tensors of one dtype and of one shape in
-            the other dimensions.
+        BlockTypeError: if the input is no tuple of tensors, or these differ in dtype or in the
+            other dimensions.
         BlockValueError: if the dimension is negative.
     """
 
@@ -151,11 +150,12 @@ class Concat(Function):
         self._concat_dim = concat_dim
         self._flatten = flatten
         super().__init__(_Concatenate(concat_dim), name, infer_output_type=False)
+        self._facts = {"concat_dim": concat_dim, "flatten": flatten}
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         assert isinstance(kind, TupleType)
         self._check(kind)
-        super()._input_found(kind)
+        super()._infer_from_input(kind)
         self.set_output_type(self._joined(tensor_types(kind) or []))
 
     def _check(self, kind: TupleType) -> None:
@@ -194,9 +194,6 @@ class Concat(Function):
         assert first is not None
         return TensorType([size if s is None else s for s in first], tensors[0].dtype)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"concat_dim": self._concat_dim, "flatten": self._flatten}
-
 
 @dataclass(frozen=True)
 class _Concatenate:
@@ -211,13 +208,13 @@ class _Concatenate:
 
 
 def _require_tensors(side: str, kind: ResultType, function: Function) -> None:
-    found = tensor_types(kind)
-    if found is None:
+    tensors = tensor_types(kind)
+    if tensors is None:
         raise BlockTypeError(
             f"function {side}s must be tensors: {function} has the {side} type {kind}. Give it "
             "tensors or tuples of tensors."
         )
-    if not found:
+    if not tensors:
         verb = "take" if side == "input" else "return"
         raise BlockTypeError(
             f"functions must {verb} at least one tensor {side}, but {function} has the type {kind}."

@@ -1,12 +1,12 @@
-"""Graphs as Python objects: how blocks see the examples of a data module.
+"""Graphs as Python objects: the examples of a data module, as blocks see them.
 
-Targets are not among what a node knows: a model must do without them when it predicts.
+A node does not hold its targets: a model must do without them when it predicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, overload
 
@@ -15,12 +15,13 @@ import numpy as np
 from graphfold.blocks.block_errors import BlockKeyError, BlockValueError
 from graphfold.dag import Column, TypedDAG
 
-#: The name under which `Node.edges` gives the edges from a node's inputs.
+#: The name under which `Node.edges` returns the edges from a node's inputs.
 INPUTS = "inputs"
 
 _Ends = tuple[np.ndarray, np.ndarray]  # where the edges into each node begin, and their sources
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A node: `node["form"]` is its feature of that name, a code, a number or an array of numbers.
 
@@ -30,36 +31,34 @@ class Node:
         features: name -> value.
 
     Attributes:
-        inputs: the nodes that it is made of, in order; None for an absent one.
+        inputs: its input nodes, in order; None for an absent one.
     """
 
-    __slots__ = ("_edges", "_features", "inputs", "number", "type")
-
-    def __init__(self, type: str, number: int, features: Mapping[str, Any]) -> None:
-        self.type = type
-        self.number = number
-        self.inputs: list[Node | None] = []
-        self._features = features
-        self._edges: dict[str, list[Edge]] = {}
+    type: str
+    number: int
+    features: Mapping[str, Any]
+    inputs: list[Node | None] = field(default_factory=list)
+    _edges: dict[str, list[Edge]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        return self._features[name]
+        return self.features[name]
 
     def __repr__(self) -> str:
-        return f"<node {self.number}, a '{self.type}' with {dict(self._features)}>"
+        return f"<node {self.number}, a '{self.type}' with {dict(self.features)}>"
 
     def edges(self, name: str) -> list[Edge]:
-        """The edges of a relation that end here, or, as "inputs", those from its inputs.
+        """The edges of a relation that end here; for "inputs", the edges from the inputs.
 
         Raises:
             BlockKeyError: if there is no such relation, or inputs have no features.
         """
         if name not in self._edges:
-            known = ", ".join(map(repr, self._edges)) or "none"
-            raise BlockKeyError(f"{self} has no edges {name!r}. Its graph has: {known}.", key=name)
+            names = ", ".join(map(repr, self._edges)) or "none"
+            raise BlockKeyError(f"{self} has no edges {name!r}. Its graph has: {names}.", key=name)
         return self._edges[name]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Edge:
     """An edge: `edge["kind"]` is its feature of that name.
 
@@ -68,19 +67,17 @@ class Edge:
         features: name -> value.
     """
 
-    __slots__ = ("_features", "node")
-
-    def __init__(self, node: Node | None, features: Mapping[str, Any]) -> None:
-        self.node = node
-        self._features = features
+    node: Node | None
+    features: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        return self._features[name]
+        return self.features[name]
 
     def __repr__(self) -> str:
-        return f"<edge from {self.node!r} with {dict(self._features)}>"
+        return f"<edge from {self.node!r} with {dict(self.features)}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Graph:
     """A graph.
 
@@ -89,11 +86,8 @@ class Graph:
         outputs: its output nodes.
     """
 
-    __slots__ = ("nodes", "outputs")
-
-    def __init__(self, nodes: list[Node], outputs: list[Node]) -> None:
-        self.nodes = nodes
-        self.outputs = outputs
+    nodes: list[Node]
+    outputs: list[Node]
 
     @property
     def root(self) -> Node:
@@ -114,7 +108,7 @@ class Graph:
 
 
 class Graphs(Sequence[Graph]):
-    """The graphs of a `TypedDAG`, each made when it is asked for.
+    """The graphs of a `TypedDAG`, each made when it is read.
 
     Args:
         dag: the graphs, encoded.
@@ -122,6 +116,9 @@ class Graphs(Sequence[Graph]):
 
     def __init__(self, dag: TypedDAG) -> None:
         self._dag = dag
+        self._op_type = dag.op_type.numpy()
+        self._inputs: _Ends = dag.input_ptr.numpy(), dag.input_index.numpy()
+        self._row_ptr: dict[str, list[int]] = {}  # space -> where the rows of each graph begin
 
     def __len__(self) -> int:
         return self._dag.num_graphs
@@ -150,9 +147,16 @@ class Graphs(Sequence[Graph]):
         return Graph(nodes, [nodes[n - first] for n in dag.output_index[begin:end].tolist()])
 
     def _add_edges(self, nodes: list[Node], first: int, last: int, graph: int) -> None:
-        schema = self._dag.schema
-        kinds = [(f"relation:{r.name}", r, self._relation(r.name)) for r in schema.relations]
-        if schema.inputs.features:  # else `Node.inputs` says it all
+        schema, relations = self._dag.schema, self._dag.relations
+        kinds = [
+            (
+                f"relation:{r.name}",
+                r,
+                (relations[r.name].ptr.numpy(), relations[r.name].index.numpy()),
+            )
+            for r in schema.relations
+        ]
+        if schema.inputs.features:  # without them `Node.inputs` is enough
             kinds.append((INPUTS, schema.inputs, self._inputs))
         for space, kind, ends in kinds:
             features = self._rows(space, kind.features, graph)
@@ -163,38 +167,19 @@ class Graphs(Sequence[Graph]):
                 ]
 
     def _rows(self, space: str, columns: Sequence[Column], graph: int) -> Iterator[dict[str, Any]]:
-        """The features of the rows that a graph has in a space."""
-        begin, end = self._row_ptr(space)[graph : graph + 2]
-        names = [column.name for column in columns]
-        values = [self._column(space, column, begin, end) for column in columns]
-        if not values:
+        """The features of the rows of a graph in a space."""
+        if space not in self._row_ptr:
+            self._row_ptr[space] = self._dag.row_ptr(space).tolist()
+        begin, end = self._row_ptr[space][graph : graph + 2]
+        if not columns:
             return iter([{}] * (end - begin))
+        names = [column.name for column in columns]
+        arrays = [self._dag.columns[space][name][begin:end].numpy() for name in names]
+        values = [
+            list(rows) if column.shape else rows.tolist()
+            for column, rows in zip(columns, arrays, strict=True)
+        ]
         return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
-
-    def _column(self, space: str, column: Column, begin: int, end: int) -> Sequence[Any]:
-        rows = self._dag.columns[space][column.name][begin:end].numpy()
-        return list(rows) if column.shape else rows.tolist()
-
-    def _row_ptr(self, space: str) -> Any:
-        if space not in self._pointers:
-            self._pointers[space] = self._dag.row_ptr(space).tolist()
-        return self._pointers[space]
-
-    def _relation(self, name: str) -> _Ends:
-        relation = self._dag.relations[name]
-        return relation.ptr.numpy(), relation.index.numpy()
-
-    @cached_property
-    def _pointers(self) -> dict[str, list[int]]:
-        return {}
-
-    @cached_property
-    def _op_type(self) -> np.ndarray:
-        return self._dag.op_type.numpy()
-
-    @cached_property
-    def _inputs(self) -> _Ends:
-        return self._dag.input_ptr.numpy(), self._dag.input_index.numpy()
 
 
 def _runs(ends: _Ends, first: int, last: int) -> Iterator[list[int]]:

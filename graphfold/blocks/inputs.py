@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphfold.blocks.block import Block
 from graphfold.blocks.block_errors import (
     BlockDuplicateError,
     BlockIndexError,
@@ -15,12 +16,12 @@ from graphfold.blocks.block_errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.core import Block, Context
+from graphfold.blocks.contexts import Context
 from graphfold.blocks.inference.types import PyObjectType, TensorType
 
 
 class Tensor(Block):
-    """A tensor from numbers, nested as the shape says.
+    """A tensor from numbers in nested lists, or from an array.
 
     Args:
         shape: the shape, [] for a single number.
@@ -28,12 +29,13 @@ class Tensor(Block):
 
     Raises:
         BlockTypeError: if an example has another shape.
-        BlockValueError: if an example has no numbers, or numbers that the dtype cannot hold.
+        BlockValueError: if an example holds something else, or numbers that the dtype cannot hold.
     """
 
     def __init__(self, shape: Sequence[int], dtype: Any = "float32", name: str | None = None):
         self._tensor = TensorType(shape, dtype)
         self._numpy = self._tensor.numpy_dtype
+        self._facts = {"dtype": self._tensor.dtype, "shape": self._tensor.shape}
         super().__init__(input_type=PyObjectType(), output_type=self._tensor, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
@@ -65,45 +67,43 @@ class Tensor(Block):
             fault = "out of bounds" if number == np.trunc(number) else "not whole, as needed"
             raise ValueError(f"{number:g} is {fault} for {self._tensor.dtype}")
 
-    def _no_numbers(self, x: Any, why: object) -> BlockValueError:
-        fault = str(why).rstrip(".")
-        return BlockValueError(f"{self} cannot make {quoted(x)} a tensor: {fault}. Give numbers.")
-
-    def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"dtype": self._tensor.dtype}
-        if self._kind == "Vector":
-            facts["size"] = self._tensor.shape[0]
-        elif self._kind != "Scalar":
-            facts["shape"] = self._tensor.shape
-        return facts
+    def _no_numbers(self, x: Any, fault: object) -> BlockValueError:
+        reason = str(fault).rstrip(".")
+        return BlockValueError(f"{self} cannot make {quoted(x)} a tensor: {reason}. Give numbers.")
 
 
 def Scalar(dtype: Any = "float32", name: str | None = None) -> Block:
     """A tensor from a single number.
 
     Args:
-        dtype: the dtype. An integer one refuses 2.5, a floating-point one what it would make
-            infinite; differences from Fold, which changes both.
+        dtype: the dtype. Differences from Fold, which changes such numbers: an integer dtype
+            refuses 2.5, and a floating-point one a number that would become infinite.
     """
-    return Tensor((), dtype, name).set_constructor_name("Scalar")
+    return _short("Scalar", Tensor((), dtype, name))
 
 
 def Vector(size: int, dtype: Any = "float32", name: str | None = None) -> Block:
     """A tensor from a list of numbers.
 
     Args:
-        size: how many.
+        size: the number of numbers.
         dtype: the dtype.
     """
-    return Tensor((size,), dtype, name).set_constructor_name("Vector")
+    return _short("Vector", Tensor((size,), dtype, name), size=size)
+
+
+def _short(kind: str, block: Tensor, **facts: Any) -> Block:
+    """A tensor block under a name that says its shape."""
+    block._facts = {"dtype": block._facts["dtype"], **facts}
+    return block.set_constructor_name(kind)
 
 
 class _Places(Block):
     """A vector of zeros, with a one at the place of an object.
 
     Args:
-        elements: the objects, all different; keys of a dict.
-        dtype: of the vector.
+        elements: the objects, hashable and all different.
+        dtype: the dtype of the vector.
         strict: whether an unknown object is an error; if not, its vector is zero.
     """
 
@@ -133,13 +133,13 @@ class OneHot(_Places):
 
     Args:
         start: the first integer that has a place.
-        stop: the last one plus one; if not given, places go from 0 to `start` minus 1.
-        dtype: of the vector.
+        stop: the last one plus one; None for places from 0 to `start` minus 1.
+        dtype: the dtype of the vector.
 
     Raises:
         BlockTypeError: if the ends are no integers.
         BlockIndexError: if there are no places.
-        BlockKeyError: if an example is outside of them.
+        BlockKeyError: if an example has no place.
     """
 
     def __init__(
@@ -154,24 +154,22 @@ class OneHot(_Places):
         if self._stop <= self._start:
             raise BlockIndexError(f"range [{self._start}, {self._stop}) is empty. Widen it.")
         super().__init__(range(self._start, self._stop), dtype, True, name)
-
-    def _facts(self) -> dict[str, Any]:
-        return {"dtype": self._tensor.dtype, "start": self._start, "stop": self._stop}
+        self._facts = {"dtype": self._tensor.dtype, "start": self._start, "stop": self._stop}
 
 
 class OneHotFromList(_Places):
-    """A vector of zeros, with a one at the place that an object has in a list.
+    """A vector of zeros, with a one at the position of an object in a list.
 
     Args:
-        elements: the list; its elements can be keys of a dict.
-        dtype: of the vector.
+        elements: the list; its elements are hashable.
+        dtype: the dtype of the vector.
         strict: whether an unknown object is an error; if not, its vector is zero.
 
     Raises:
         BlockTypeError: if the elements are no such list.
         BlockDuplicateError: if an element occurs twice.
-        BlockValueError: if there are none.
-        BlockKeyError: if an example is unknown and that is an error.
+        BlockValueError: if the list is empty.
+        BlockKeyError: if an example is not in the list, and `strict` is set.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Layers: modules that make their parameters when they learn what they are connected to."""
+"""Layers: modules that make their parameters once their input type is known."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphfold.blocks.block_errors import (
-    BlockIndexError,
-    BlockTypeError,
-    BlockValueError,
-    quoted,
-)
-from graphfold.blocks.core import Block, Pipe, Wire
+from graphfold.blocks.block import Block, Pipe
+from graphfold.blocks.block_errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.typed import Typed
 from graphfold.blocks.inference.types import (
@@ -29,6 +24,7 @@ from graphfold.blocks.inference.types import (
     tensor_types,
 )
 from graphfold.blocks.running.cells import flat_outputs
+from graphfold.blocks.wires import Wire
 from graphfold.layers.dropout import drop
 
 Activation = Callable[[Tensor], Tensor]
@@ -39,14 +35,14 @@ Initializer = Callable[[Tensor], Any]
 class Layer(nn.Module, Typed):
     """Base of modules with types, which may be used like blocks: `Vector(3) >> FC(5)`.
 
-    A layer that stands in several places has one set of parameters and one input type. In `compose`
-    it is called like a block; on batches of tensors like all modules, where the first batch says
-    what it takes if nothing is connected to it yet.
+    A layer that is used in several places has one set of parameters and one input type. In
+    `compose` it is called like a block; on batches of tensors like all modules, where the first
+    batch sets the input type if it is not connected.
 
     Args:
-        input_type: what it takes, if known.
-        output_type: what it gives, if known.
-        name: what messages and state dicts call it.
+        input_type: the type of its input, if it is known.
+        output_type: the type of its output, if it is known.
+        name: its name in messages and state dicts.
     """
 
     #: Keeps numpy arrays from taking `array >> layer` apart.
@@ -70,7 +66,7 @@ class Layer(nn.Module, Typed):
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Its tensors for a batch of tensors; in `compose` its result on other results.
+        """Computes a batch of tensors; in `compose` calls the layer as a block.
 
         Raises:
             BlockTypeError: if it cannot take tensors of such a shape.
@@ -79,11 +75,11 @@ class Layer(nn.Module, Typed):
             return Function(self)(*args)
         if self.input_type is None and args:
             kind = _type_of(args)
-            with flat_outputs(args)[0].device:  # where the parameters are needed
+            with flat_outputs(args)[0].device:  # the parameters are made there
                 self.set_input_type(kind)
         try:
             return super().__call__(*args, **kwargs)
-        except RuntimeError:  # torch's, which names neither the layer nor what it takes
+        except RuntimeError:  # torch's, which names neither the layer nor its input type
             kind = _type_of(args)
             if _shapes(kind) != _shapes(self.input_type):
                 self.set_input_type(kind)
@@ -95,7 +91,7 @@ class Layer(nn.Module, Typed):
     def __rrshift__(self, other: Any) -> Block:
         return Pipe(other, self)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         self.build(kind)
 
 
@@ -104,16 +100,16 @@ class FC(Layer):
 
     Args:
         num_units_out: the size of the output.
-        activation: what is done with the products; None for nothing.
+        activation: the function of the products; None for none.
         initializer: fills the weight; by default Glorot's uniform, He's for a ReLU.
-        input_keep_prob: how probably a number of the input is kept in training; None for always.
-        output_keep_prob: the same of the output.
-        normalization_fn: what is done before the activation; not used without one.
+        input_keep_prob: probability of keeping a number of the input in training; None for 1.
+        output_keep_prob: probability of keeping a number of the output in training; None for 1.
+        normalization_fn: a function before the activation; not used without one.
         weight_norm: whether the weights of every unit are scaled to a learned length, at first 1.
         name: its name; by default FC and the number of units.
 
     Raises:
-        BlockTypeError: if it is connected to anything else than a vector of floats.
+        BlockTypeError: if its input is not a vector of floats.
         BlockValueError: if a probability is not in (0, 1].
     """
 
@@ -189,15 +185,11 @@ class FC(Layer):
         return y
 
     def extra_repr(self) -> str:
-        """Its sizes, its activation, and what else is not as usual."""
+        """The sizes, the activation, and the options that are set."""
         size = self.weight.shape[1] if hasattr(self, "weight") else "?"
-        options = {
-            "input_keep_prob": self.input_keep_prob,
-            "output_keep_prob": self.output_keep_prob,
-            "normalization_fn": self.normalization_fn,
-            "weight_norm": self.weight_norm or None,
-        }
-        named = [f"{name}={_named(v)}" for name, v in options.items() if v is not None]
+        names = ("input_keep_prob", "output_keep_prob", "normalization_fn", "weight_norm")
+        options = {name: getattr(self, name) for name in names}
+        named = [f"{name}={_named(v)}" for name, v in options.items() if v not in (None, False)]
         activation = [] if self.activation is None else [_named(self.activation)]
         return ", ".join([f"{size} -> {self.num_units_out}", *activation, *named])
 
@@ -206,21 +198,21 @@ class Embedding(Layer):
     """A learned vector for every integer.
 
     Args:
-        num_buckets: how many vectors there are.
+        num_buckets: the number of vectors.
         num_units_out: the size of a vector.
         initializer: fills the table; or the table itself, [num_buckets, num_units_out]. By default
             normal, as in `nn.Embedding`.
         name: its name; by default Embedding and the two sizes.
         trainable: whether the vectors are learned.
-        mod_inputs: whether integers go round: |x| mod num_buckets. If not, one that is negative or
-            too large is an error when it is looked up: a BlockIndexError on a CPU, an assertion of
-            the device on a GPU, which is not asked for numbers.
-        sparse: whether the gradient of the table names only the rows that were looked up, where the
-            integers come from the example; the optimizer must know such gradients.
+        mod_inputs: whether integers wrap around: |x| mod num_buckets. If not, one that is negative
+            or too large is an error when it is looked up: a BlockIndexError on a CPU, an assertion
+            of the device on a GPU.
+        sparse: whether the gradient of the table holds only the rows that were looked up, where the
+            integers come from the example; the optimizer must support such gradients.
 
     Raises:
         BlockValueError: if the table has another shape, or no rows.
-        BlockTypeError: if it is connected to anything else than an integer.
+        BlockTypeError: if its input is not an integer.
     """
 
     weight: nn.Parameter
@@ -276,17 +268,18 @@ class Embedding(Layer):
             ) from error
 
     def extra_repr(self) -> str:
-        """Its sizes, and what is not as usual."""
-        usual = {"mod_inputs": True, "sparse": False}
-        named = [
-            f"{name}={not value}" for name, value in usual.items() if getattr(self, name) != value
-        ]
-        fixed = [] if self.weight.requires_grad else ["trainable=False"]
-        return ", ".join([f"{self.num_buckets}, {self.num_units_out}", *fixed, *named])
+        """The sizes, and the options that differ from the defaults."""
+        changed = {
+            "trainable=False": not self.weight.requires_grad,
+            "mod_inputs=False": not self.mod_inputs,
+            "sparse=True": self.sparse,
+        }
+        options = [option for option, is_set in changed.items() if is_set]
+        return ", ".join([f"{self.num_buckets}, {self.num_units_out}", *options])
 
 
 class RNNCell(Layer):
-    """(element, state) to (output, next state), by a recurrent cell of torch.
+    """From (element, state) to (output, next state), by a recurrent cell of torch.
 
     The output is h. The state of an LSTM is (h, c), torch's order; that of the others is h.
 
@@ -295,7 +288,7 @@ class RNNCell(Layer):
         name: its name; by default that of the cell's class.
 
     Raises:
-        BlockTypeError: if the cell is none of these, or is given something else.
+        BlockTypeError: if the cell is none of these, or its input does not fit.
     """
 
     def __init__(self, cell: nn.RNNCellBase, name: str | None = None) -> None:
@@ -320,7 +313,7 @@ class RNNCell(Layer):
 
 
 def _type_of(args: Sequence[Any]) -> ResultType:
-    """The input type of a function that takes these batches."""
+    """The input type of a function of these batches."""
     kinds = [_batch_type(arg) for arg in args]
     return kinds[0] if len(kinds) == 1 and isinstance(args[0], Tensor) else TupleType(*kinds)
 

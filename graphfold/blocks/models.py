@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphfold.blocks.block import Block
 from graphfold.blocks.choices import OneOf, Optional
 from graphfold.blocks.composition import compose
 from graphfold.blocks.constants import Void
-from graphfold.blocks.core import Block
 from graphfold.blocks.declaration import recursive
 from graphfold.blocks.function import Concat, Function
 from graphfold.blocks.layers import FC
@@ -28,8 +28,8 @@ __all__ = ["neighbourhood", "tree_lstm"]
 def tree_lstm(schema: Schema, level: str, hidden_size: int, dropout: float = 0.0) -> Block:
     """A Tree-LSTM with weights for each child: Tai et al. (2015), section 3.2.
 
-    https://arxiv.org/abs/1503.00075. With the same weights it computes what `LeafLSTMCell` and
-    `NaryTreeLSTMCell` do. A row is the `h` of a root, or of every node.
+    https://arxiv.org/abs/1503.00075. With the same weights its results are those of `LeafLSTMCell`
+    and `NaryTreeLSTMCell`. A row is the `h` of a root, or of every node.
 
     Args:
         schema: the schema of the graphs: leaves, and inner nodes with two inputs.
@@ -38,7 +38,7 @@ def tree_lstm(schema: Schema, level: str, hidden_size: int, dropout: float = 0.0
         dropout: probability of dropping an entry of a word's vector.
 
     Raises:
-        ConfigError: if a type has another number of inputs, or rows are asked for output nodes.
+        ConfigError: if a type has another number of inputs, or the level is "output".
     """
     if level == "output":
         raise ConfigError("tree_lstm gives rows of graphs or nodes. Set level=graph or level=node.")
@@ -56,10 +56,10 @@ def tree_lstm(schema: Schema, level: str, hidden_size: int, dropout: float = 0.0
 
 
 class LeafState(nn.Module):
-    """Equations 9-14 without children.
+    """The state of a leaf: equations 9-14 without children.
 
     Args:
-        size: width of everything.
+        size: width of x, h and c.
 
     Shape:
         x: [num_rows, size]
@@ -77,10 +77,10 @@ class LeafState(nn.Module):
 
 
 class PairState(nn.Module):
-    """Equations 9-14 with two children, each with its own forget gate.
+    """The state of an inner node: equations 9-14 with two children, each with a forget gate.
 
     Args:
-        size: width of everything.
+        size: width of x, h and c.
         has_features: whether nodes have features.
 
     Shape:
@@ -120,8 +120,8 @@ def _state_of(kind: NodeType, tree: Block, size: int, dropout: float) -> Block:
         )
     child = Optional(tree)  # an absent one has a state of zeros
     children = InputTransform(lambda node: node.inputs) >> Record((child, child))
-    known = AllOf(children) if features is None else AllOf(children, features)
-    return known >> Function(PairState(size, features is not None), f"{kind.name}_state")
+    inputs = AllOf(children) if features is None else AllOf(children, features)
+    return inputs >> Function(PairState(size, features is not None), f"{kind.name}_state")
 
 
 def _with_rows(state: Block) -> Block:
@@ -129,9 +129,9 @@ def _with_rows(state: Block) -> Block:
     rows = NodeRows()
 
     def with_rows(node: Any) -> Any:
-        found = state(node)
-        rows(found[0], node)
-        return found
+        h_and_c = state(node)
+        rows(h_and_c[0], node)
+        return h_and_c
 
     return compose(with_rows)
 
@@ -143,7 +143,7 @@ def _h(h: Tensor, c: Tensor) -> Tensor:
 def neighbourhood(
     schema: Schema, level: str, hidden_size: int, radius: int = 2, relation: str = "bond"
 ) -> Block:
-    """A sum over what surrounds every node, up to some steps away.
+    """A sum over the neighbourhoods of all nodes, up to some steps away.
 
         h_0(v) = features of v
         h_r(v) = relu(W_r [h_r-1(v), sum of relu(V_r [h_r-1(u), features of (u, v)]) over u])
@@ -156,11 +156,11 @@ def neighbourhood(
         schema: the schema of the graphs, which have nodes of one type.
         level: the meaning of a row, "graph".
         hidden_size: width of all vectors.
-        radius: how many steps; lowering takes time exponential in it.
+        radius: the number of steps; lowering takes time exponential in it.
         relation: the edges to follow.
 
     Raises:
-        ConfigError: if there are several types of nodes, or rows are asked for nodes.
+        ConfigError: if there are several types of nodes, or the level is not "graph".
         SchemaError: if there is no such relation.
     """
     if level != "graph" or len(schema.types) != 1:

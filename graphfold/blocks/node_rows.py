@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from graphfold.blocks.block import Block, Identity
 from graphfold.blocks.block_errors import BlockValueError
-from graphfold.blocks.core import Block, Identity
 from graphfold.blocks.function import Function
 from graphfold.blocks.inputs import Tensor as TensorBlock
 from graphfold.blocks.record import Record
@@ -33,10 +33,10 @@ def Features(
     """A vector [size] from a node or an edge of a `Graph`; see `ColumnEncoder`.
 
     Args:
-        columns: what is read of it: columns of an encoded schema.
-        size: of the vector.
+        columns: the features to read: columns of an encoded schema.
+        size: width of the vector.
         dropout: probability of dropping an entry of the vector in training.
-        name: what messages and state dicts call it.
+        name: its name in messages and state dicts.
 
     Raises:
         ConfigError: if the columns cannot be encoded, or `dropout` is not a probability.
@@ -48,12 +48,7 @@ def Features(
 
 
 class FeatureVector(nn.Module):
-    """Computes `Features`.
-
-    Args:
-        columns: see there.
-        size: see there.
-        dropout: see there.
+    """The module of `Features`, whose arguments it takes.
 
     Shape:
         values: one for each column, [num_rows, *shape of the column]
@@ -72,7 +67,7 @@ class FeatureVector(nn.Module):
 
 
 def NodeRows() -> Block:
-    """Takes (vector, node): the vector is the row of the node that the head reads.
+    """Takes (vector, node) and makes the vector the node's row, which the head reads.
 
     It is `Metric("rows")` with the node's number as the label.
     """
@@ -81,30 +76,29 @@ def NodeRows() -> Block:
 
 
 def in_node_order(lowered: TypedDAG, slot: int, dag: TypedDAG, nodes: Tensor) -> TypedDAG:
-    """Lowered graphs whose rows come in the order of the nodes that they belong to.
+    """Sorts the rows of lowered graphs by the nodes that they belong to.
 
     Args:
         lowered: the graphs, with labels that are numbers of nodes.
-        slot: that of the metric.
-        dag: the graphs that they were made of.
+        slot: the slot of the metric.
+        dag: the graphs before lowering.
         nodes: [num_rows] the nodes of `dag` that have a row, graph by graph.
 
     Raises:
         BlockValueError: if one of them has no row or several, or another node has one.
     """
     columns = lowered.columns[_SPACE]
-    mine = torch.nonzero(columns["slot"] == slot).view(-1)
+    edges = torch.nonzero(columns["slot"] == slot).view(-1)
     labels = lowered.dictionaries[_SPACE, "label"]
     numbers = torch.tensor([label.value for label in labels], dtype=torch.int64, device="cpu")  # type: ignore
     ptr = lowered.row_ptr(_SPACE)
-    graph = repeat(torch.arange(lowered.num_graphs, device="cpu"), ptr.diff())[mine]
-    owner = dag.node_ptr[graph] + numbers[columns["label"][mine]]
-    found, by_owner = owner.sort(stable=True)
+    graph = repeat(torch.arange(lowered.num_graphs, device="cpu"), ptr.diff())[edges]
+    owner, by_owner = (dag.node_ptr[graph] + numbers[columns["label"][edges]]).sort(stable=True)
     wanted, by_node = nodes.sort(stable=True)
-    if not torch.equal(found, wanted):
-        raise _misfit(dag, found, wanted)
+    if not torch.equal(owner, wanted):
+        raise _misfit(dag, owner, wanted)
     order = torch.arange(int(ptr[-1]), device="cpu")
-    order[mine[by_node]] = mine[by_owner]
+    order[edges[by_node]] = edges[by_owner]
     relation = lowered.relations[OUTPUTS]
     sorted_columns = {name: column[order] for name, column in columns.items()}
     return replace(
@@ -115,7 +109,7 @@ def in_node_order(lowered: TypedDAG, slot: int, dag: TypedDAG, nodes: Tensor) ->
 
 
 def without_labels(lowered: TypedDAG) -> TypedDAG:
-    """Lowered graphs without the labels of metrics, which are Python objects."""
+    """Removes the labels of metrics, which are Python objects, from lowered graphs."""
     columns = lowered.columns[_SPACE]
     return replace(
         lowered,
@@ -127,16 +121,16 @@ def without_labels(lowered: TypedDAG) -> TypedDAG:
     )
 
 
-def _misfit(dag: TypedDAG, found: Tensor, wanted: Tensor) -> BlockValueError:
+def _misfit(dag: TypedDAG, owner: Tensor, wanted: Tensor) -> BlockValueError:
     """The error that names the first node with too few or too many rows."""
     size = dag.num_nodes
-    surplus = torch.bincount(found, minlength=size) - torch.bincount(wanted, minlength=size)
+    surplus = torch.bincount(owner, minlength=size) - torch.bincount(wanted, minlength=size)
     node = int(torch.nonzero(surplus)[0])
     graph = int(dag.batch[node])
     file, line = dag.place(graph)
     number = node - int(dag.node_ptr[graph])
-    what = "no row" if surplus[node] < 0 else "a row too many"
+    fault = "no row" if surplus[node] < 0 else "a row too many"
     return BlockValueError(
-        f"{file}:{line}: node {number} of the graph has {what}. Let NodeRows see every node that "
+        f"{file}:{line}: node {number} of the graph has {fault}. Let NodeRows see every node that "
         "the level asks for just once."
     )

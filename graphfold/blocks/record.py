@@ -1,4 +1,4 @@
-"""Record and AllOf: several blocks side by side, whose results are one tuple."""
+"""Record and AllOf: several blocks side by side, with one tuple of results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from graphfold.blocks.block import Block, convert_to_block
 from graphfold.blocks.block_errors import BlockKeyError, BlockOrderError, BlockTypeError, quoted
 from graphfold.blocks.constants import Void
-from graphfold.blocks.core import Block, Context, Steps, Wire, convert_to_block
+from graphfold.blocks.contexts import Context, Steps
 from graphfold.blocks.inference.types import PyObjectType, ResultType, TupleType, VoidType
 from graphfold.blocks.selection import item_of
+from graphfold.blocks.wires import Wire
 
 #: Blocks by key: a dict, a list of (key, block) pairs, or a tuple (keys 0, 1, ...).
 Named: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]] | tuple[Any, ...]
@@ -20,16 +22,16 @@ Named: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]] | tuple[Any, ..
 @convert_to_block.register(list)
 @convert_to_block.register(tuple)
 class Record(Block):
-    """Gives each item of the input to a block of its own: (block of key 1 on x[key 1], ...).
+    """Applies one block to each item of the input: (block of key 1 on x[key 1], ...).
 
     Args:
         named_children: a dict (its blocks run in the order of their sorted keys; an `OrderedDict`
-            keeps its own), a list of (key, block) pairs, or a tuple of blocks for the items 0, 1
-            and so on. A key may be anything that the input is asked for, a slice too.
+            keeps its order), a list of (key, block) pairs, or a tuple of blocks for the items 0, 1
+            and so on. A key is anything that the input can be indexed by, a slice too.
 
     Raises:
         BlockTypeError: if it is none of these, or a tuple input has another number of items.
-        BlockOrderError: if a tuple is given to a plain dict, whose order was not meant.
+        BlockOrderError: if the children are a plain dict, and the input is a tuple.
         BlockKeyError: if an example lacks a key.
     """
 
@@ -41,6 +43,7 @@ class Record(Block):
         self._ordered = not isinstance(named_children, dict) or isinstance(
             named_children, OrderedDict
         )
+        self._facts = {"ordered": self._ordered}
         pairs = named_blocks(named_children)
         self._keys = [key for key, _ in pairs]
         super().__init__([block for _, block in pairs], name=name)
@@ -52,24 +55,21 @@ class Record(Block):
         if isinstance(key, slice):
             return super().__getitem__(key)
         if key not in self._keys:
-            known = ", ".join(map(repr, self._keys))
-            raise BlockKeyError(f"{self} has no key {key!r}. It has: {known}.")
+            keys = ", ".join(map(repr, self._keys))
+            raise BlockKeyError(f"{self} has no key {key!r}. It has: {keys}.")
         return Wire(self, self._keys.index(key))
 
     def steps(self, context: Context, x: Any) -> Steps:
         results = []
         by_position = isinstance(self.input_type, TupleType)
-        for number, (key, block) in enumerate(zip(self._keys, self._children, strict=True)):
+        for number, (key, block) in enumerate(zip(self._keys, self.children, strict=True)):
             item = x[number] if by_position else item_of(x, key, self)
-            if block.is_simple:
-                results.append(block.apply(context, item))
-            else:
-                results.append((yield block, item))
+            results.append(block.apply(context, item) if block.is_simple else (yield block, item))
         return tuple(results)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         if isinstance(kind, PyObjectType):
-            for block in self._children:
+            for block in self.children:
                 block.set_input_type(kind)
             return
         if not self._ordered:
@@ -77,42 +77,40 @@ class Record(Block):
                 f"record block {self} created with an unordered dict cannot take ordered inputs: "
                 f"{kind}. Use an OrderedDict or a list of (key, block) pairs."
             )
-        for block, item in zip(self._children, self._matched("inputs", kind), strict=True):
+        for block, item in zip(self.children, self._matched("inputs", kind), strict=True):
             block.set_input_type(item)
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         if isinstance(kind, PyObjectType):
-            for block in self._children:
+            for block in self.children:
                 block.set_output_type(kind)
             return
-        for block, item in zip(self._children, self._matched("outputs", kind), strict=True):
+        for block, item in zip(self.children, self._matched("outputs", kind), strict=True):
             block.set_output_type(item)
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         if self.input_type is None:
-            inputs = [block.input_type for block in self._children]
+            inputs = [block.input_type for block in self.children]
             if None not in inputs:
                 self.set_input_type(TupleType(*inputs))  # type: ignore[arg-type]
         _give_tuple(self)
 
     def _matched(self, side: str, kind: ResultType) -> TupleType:
         assert isinstance(kind, TupleType)
-        if len(kind) != len(self._children):
+        if len(kind) != len(self.children):
             raise BlockTypeError(
-                f"Record block has {len(self._children)} children but {len(kind)} {side}: {self} "
+                f"Record block has {len(self.children)} children but {len(kind)} {side}: {self} "
                 f"and {kind}. Give it as many."
             )
         return kind
 
-    def _facts(self) -> dict[str, Any]:
-        return {"ordered": self._ordered}
-
 
 def AllOf(*blocks: Any, name: str | None = None) -> Block:
-    """All blocks on the same input: (first block on x, second block on x, ...).
+    """Applies all blocks to the same input: (first block on x, second block on x, ...).
 
     Args:
-        *blocks: blocks, or what converts to blocks; without any it is `Void`.
+        *blocks: blocks, or objects that convert to blocks; without any it is `Void`.
+        name: its name in messages.
     """
     if not blocks:
         return Void(name).set_constructor_name("AllOf")
@@ -127,42 +125,36 @@ class _AllOf(Block):
 
     def steps(self, context: Context, x: Any) -> Steps:
         results = []
-        for block in self._children:
+        for block in self.children:
             item = None if isinstance(block.input_type, VoidType) else x
-            if block.is_simple:
-                results.append(block.apply(context, item))
-            else:
-                results.append((yield block, item))
+            results.append(block.apply(context, item) if block.is_simple else (yield block, item))
         return tuple(results)
 
     def check(self) -> None:
-        if all(isinstance(block.input_type, VoidType) for block in self._children):
+        if all(isinstance(block.input_type, VoidType) for block in self.children):
             self.set_input_type(self.input_type or VoidType())
         super().check()
 
-    def _input_found(self, kind: ResultType) -> None:
-        for block in self._children:
+    def _infer_from_input(self, kind: ResultType) -> None:
+        for block in self.children:
             if not isinstance(block.input_type, VoidType):
                 block.set_input_type(kind)
         _give_tuple(self)
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         if isinstance(kind, TupleType):
-            if len(kind) != len(self._children):
+            if len(kind) != len(self.children):
                 raise BlockTypeError(
-                    f"{self} has {len(self._children)} children but {len(kind)} outputs: {kind}."
+                    f"{self} has {len(self.children)} children but {len(kind)} outputs: {kind}."
                 )
-            for block, item in zip(self._children, kind, strict=True):
+            for block, item in zip(self.children, kind, strict=True):
                 block.set_output_type(item)
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         if not isinstance(child.input_type, VoidType):
             self.set_input_type(child.input_type)
-            self._child_agrees(child)
+            child.set_input_type(self.input_type)
         _give_tuple(self)
-
-    def _child_agrees(self, child: Block) -> None:
-        child.set_input_type(self.input_type)
 
 
 def named_blocks(named: Named) -> list[tuple[Any, Block]]:
@@ -195,7 +187,7 @@ def named_blocks(named: Named) -> list[tuple[Any, Block]]:
 
 
 def _give_tuple(block: Block) -> None:
-    """Sets the output type of a block that gives its children's outputs, once they are known."""
+    """Sets the output type of a block to the tuple of its children's, once they are known."""
     if block.output_type is None:
         outputs = [child.output_type for child in block.children]
         if None not in outputs:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphfold.batching import Cell, Children
+from graphfold.batching import Cell
 from graphfold.blocks.block_errors import BlockTypeError
-from graphfold.blocks.core import Depth, Evaluation, Primitive, Recorder
+from graphfold.blocks.contexts import Depth, Evaluation, Recorder
 from graphfold.blocks.inference.types import (
     ResultType,
     SequenceType,
@@ -20,14 +20,15 @@ from graphfold.blocks.inference.types import (
     element_type_of,
     refuse_endless,
 )
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import CellContext, ReductionCell
 
 
 class Reduction(Primitive):
     """One tensor from any number of tensors of its type, element by element; zeros from none.
 
-    Fold builds a balanced tree of additions or comparisons; here it is a single node, which gives
-    the same up to rounding.
+    Fold builds a balanced tree of additions or comparisons; here it is a single node, whose result
+    is the same up to rounding.
 
     Raises:
         BlockTypeError: if the input is not a finite sequence, or a tuple of equals, of tensors.
@@ -36,21 +37,17 @@ class Reduction(Primitive):
     expected_input = (TupleType, SequenceType)
     expected_output = (TensorType,)
 
-    #: Its name in `torch.scatter_reduce`, for integers; None if it takes none.
+    #: Its name in `torch.scatter_reduce`, for integers; None if it refuses integers.
     scatter: ClassVar[str | None] = None
+
+    #: From rows [n, ...] with n > 0, and the dimension 0, to [...].
+    reduce_rows: ClassVar[Any]
+
+    #: From `Children` and a field of floating-point numbers to [group_size, width].
+    reduce_children: ClassVar[Any]
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name=name)
-
-    @staticmethod
-    def reduce_rows(rows: Tensor) -> Tensor:
-        """[...] from [n, ...], which are not empty."""
-        raise NotImplementedError
-
-    @staticmethod
-    def reduce_children(children: Children, field: str) -> Tensor:
-        """[group_size, width] from a field of the children, of floating-point numbers."""
-        raise NotImplementedError
 
     @property
     def tensor(self) -> TensorType:
@@ -65,7 +62,7 @@ class Reduction(Primitive):
     def evaluate(self, evaluation: Evaluation, x: Sequence[Tensor]) -> Tensor:
         if not x:
             return evaluation.zeros(self.tensor)
-        return evaluation.cast(self.reduce_rows(torch.stack(list(x))), self.tensor)
+        return evaluation.cast(self.reduce_rows(torch.stack(list(x)), 0), self.tensor)
 
     def lower(self, recorder: Recorder, x: Sequence[Any]) -> Any:
         return recorder.reduction(self, x, self.tensor)
@@ -76,7 +73,7 @@ class Reduction(Primitive):
     def cell(self, context: CellContext) -> Cell:
         return ReductionCell(self.reduce_children, self.scatter, self.tensor, context)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "reduce")
         element = element_type_of(kind, self)
         if not isinstance(element, TensorType):
@@ -95,55 +92,32 @@ class Sum(Reduction):
     """The sum of the elements; zeros of none."""
 
     scatter = "sum"
-
-    @staticmethod
-    def reduce_rows(rows: Tensor) -> Tensor:
-        return rows.sum(0)
-
-    @staticmethod
-    def reduce_children(children: Children, field: str) -> Tensor:
-        return children.sum(field)
+    reduce_rows = staticmethod(torch.sum)
+    reduce_children = staticmethod(lambda children, field: children.sum(field))
 
 
 class Min(Reduction):
     """The smallest of the elements, number by number; zeros of none."""
 
     scatter = "amin"
-
-    @staticmethod
-    def reduce_rows(rows: Tensor) -> Tensor:
-        return rows.amin(0)
-
-    @staticmethod
-    def reduce_children(children: Children, field: str) -> Tensor:
-        # Zero minus, since the minimum of nothing is 0 and not -0.
-        return 0 - children.max(-children.rows(field))
+    reduce_rows = staticmethod(torch.amin)
+    # Zero minus, since the minimum of nothing is 0 and not -0.
+    reduce_children = staticmethod(lambda children, field: 0 - children.max(-children.rows(field)))
 
 
 class Max(Reduction):
     """The largest of the elements, number by number; zeros of none."""
 
     scatter = "amax"
-
-    @staticmethod
-    def reduce_rows(rows: Tensor) -> Tensor:
-        return rows.amax(0)
-
-    @staticmethod
-    def reduce_children(children: Children, field: str) -> Tensor:
-        return children.max(field)
+    reduce_rows = staticmethod(torch.amax)
+    reduce_children = staticmethod(lambda children, field: children.max(field))
 
 
 class Mean(Reduction):
     """The mean of the elements; zeros of none. Raises BlockTypeError for integers."""
 
-    @staticmethod
-    def reduce_rows(rows: Tensor) -> Tensor:
-        return rows.mean(0)
-
-    @staticmethod
-    def reduce_children(children: Children, field: str) -> Tensor:
-        return children.mean(field)
+    reduce_rows = staticmethod(torch.mean)
+    reduce_children = staticmethod(lambda children, field: children.mean(field))
 
     def depth(self, depth: Depth, x: Sequence[int]) -> int:
         return 1 + super().depth(depth, x)

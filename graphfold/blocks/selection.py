@@ -1,4 +1,4 @@
-"""Blocks that pass on Python objects, items and lengths: nothing is computed, no node is made."""
+"""Blocks that select Python objects, items and lengths; none of them makes a node."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphfold.blocks.block import Block
 from graphfold.blocks.block_errors import (
     BlockIndexError,
     BlockItemError,
@@ -15,7 +16,7 @@ from graphfold.blocks.block_errors import (
     BlockValueError,
     quoted,
 )
-from graphfold.blocks.core import Block, Context
+from graphfold.blocks.contexts import Context
 from graphfold.blocks.inference.types import (
     PyObjectType,
     ResultType,
@@ -32,16 +33,18 @@ class InputTransform(Block):
     """A function of Python objects.
 
     Args:
-        py_fn: what is done with the object. Its exceptions are passed on, with a note.
+        py_fn: the function. Its exceptions are passed on, with a note.
+        name: its name in messages.
 
     Raises:
-        BlockTypeError: if it cannot be called.
+        BlockTypeError: if it is not callable.
     """
 
     def __init__(self, py_fn: Callable[[Any], Any], name: str | None = None) -> None:
         if not callable(py_fn):
             raise BlockTypeError(f"py_fn is not callable: {py_fn!r}. Give a function.")
         self.py_fn = py_fn
+        self._facts = {"py_fn": py_fn}
         super().__init__(input_type=PyObjectType(), output_type=PyObjectType(), name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
@@ -50,9 +53,6 @@ class InputTransform(Block):
         except Exception as error:
             add_note(error, f"in {self} of {quoted(x)}")
             raise
-
-    def _facts(self) -> dict[str, Any]:
-        return {"py_fn": self.py_fn}
 
 
 class GetItem(Block):
@@ -63,20 +63,21 @@ class GetItem(Block):
 
     Raises:
         BlockTypeError: if the input is none of these, or a tuple without such an item.
-        BlockKeyError: if an object lacks the key, when an example runs.
-        BlockIndexError: if a sequence is too short, when an example runs.
+        BlockKeyError: if the object of an example lacks the key.
+        BlockIndexError: if the sequence of an example is too short.
     """
 
     expected_input = (PyObjectType, TupleType, SequenceType)
 
     def __init__(self, key: Any, name: str | None = None) -> None:
         self.key = key
+        self._facts = {"key": key}
         super().__init__(name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
         return item_of(x, self.key, self)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "get an item from")
         if isinstance(kind, TupleType):
             self.set_output_type(_items(kind, self.key, self))
@@ -84,9 +85,6 @@ class GetItem(Block):
             self.set_output_type(kind.element_type)
         else:
             self.set_output_type(kind)
-
-    def _facts(self) -> dict[str, Any]:
-        return {"key": self.key}
 
 
 def Slice(
@@ -99,13 +97,14 @@ def Slice(
     """`x[start:stop:step]` of a Python object, a tuple or a finite sequence.
 
     Args:
-        *args: none; with one number it would not be clear whether that is the start or the stop.
+        *args: refused; a single number could be the start or the stop.
         start: as in Python.
         stop: as in Python.
         step: as in Python; -1 reverses.
+        name: its name in messages.
 
     Raises:
-        BlockTypeError: if a number comes without its name.
+        BlockTypeError: if there is a positional argument.
         BlockValueError: if the step is 0.
     """
     if args:
@@ -121,13 +120,14 @@ class Length(Block):
     """The number of items in a Python object, a sequence or a tuple.
 
     Args:
-        dtype: of the number.
+        dtype: the dtype of the number.
     """
 
     expected_input = (PyObjectType, SequenceType, TupleType)
 
     def __init__(self, dtype: Any = "float32", name: str | None = None) -> None:
         self._tensor = TensorType((), dtype)
+        self._facts = {"dtype": self._tensor.dtype}
         super().__init__(output_type=self._tensor, name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
@@ -139,11 +139,8 @@ class Length(Block):
             ) from error
         return context.from_example(self._tensor, np.asarray(length, self._tensor.numpy_dtype))
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         refuse_endless(kind, self, "get the length of")
-
-    def _facts(self) -> dict[str, Any]:
-        return {"dtype": self._tensor.dtype}
 
 
 class Nth(Block):
@@ -151,7 +148,7 @@ class Nth(Block):
 
     Raises:
         BlockTypeError: if the input is something else.
-        BlockIndexError: if the sequence is too short, when an example runs.
+        BlockIndexError: if the sequence of an example is too short.
     """
 
     expected_input = (TupleType,)
@@ -162,7 +159,7 @@ class Nth(Block):
     def apply(self, context: Context, x: Any) -> Any:
         return item_of(x[0], x[1], self)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         sequence, number = pair_of(kind, f"(sequence, PyObject) by {self}")
         refuse_endless(sequence, self, "get an item from")
         if not isinstance(sequence, SequenceType) or not isinstance(number, PyObjectType):
@@ -170,11 +167,11 @@ class Nth(Block):
         self.set_output_type(sequence.element_type)
 
 
-def item_of(x: Any, key: Any, whose: object) -> Any:
+def item_of(x: Any, key: Any, block: object) -> Any:
     """`x[key]`.
 
     Raises:
-        BlockTypeError: if x has no items, or none that are asked for like this.
+        BlockTypeError: if x cannot be indexed by such a key.
         BlockKeyError: if x lacks the key.
         BlockIndexError: if x is too short.
     """
@@ -182,42 +179,42 @@ def item_of(x: Any, key: Any, whose: object) -> Any:
         return x[key]
     except KeyError as error:
         raise BlockKeyError(
-            f"{whose}: there is no key {key!r} in {quoted(x)}. Correct the example, or "
+            f"{block}: there is no key {key!r} in {quoted(x)}. Correct the example, or "
             "use Optional."
         ) from error
     except IndexError as error:
         raise BlockIndexError(
-            f"{whose}: there is no item {key!r} among {len(x)} of {quoted(x)}. Correct the example."
+            f"{block}: there is no item {key!r} among {len(x)} of {quoted(x)}. Correct the example."
         ) from error
     except TypeError as error:
         raise BlockTypeError(
-            f"{whose}: {quoted(x)} cannot be asked for {key!r}: {error}. Correct the example."
+            f"{block}: {quoted(x)} cannot be asked for {key!r}: {error}. Correct the example."
         ) from error
 
 
-def elements_of(x: Any, whose: object) -> Iterator[Any]:
+def elements_of(x: Any, block: object) -> Iterator[Any]:
     """The elements of x, one by one.
 
     Raises:
-        BlockTypeError: if it has none.
+        BlockTypeError: if x is not iterable.
     """
     try:
         return iter(x)
     except TypeError as error:
         raise BlockTypeError(
-            f"{whose}: {quoted(x)} has no elements. Correct the example, or use Optional."
+            f"{block}: {quoted(x)} has no elements. Correct the example, or use Optional."
         ) from error
 
 
-def _items(kind: TupleType, key: Any, whose: object) -> ResultType:
+def _items(kind: TupleType, key: Any, block: object) -> ResultType:
     if not isinstance(key, (int, slice)):
         raise BlockTypeError(
-            f"{whose} asks a tuple of type {kind} for the item {key!r}. Give an integer or a slice."
+            f"{block} asks a tuple of type {kind} for the item {key!r}. Give an integer or a slice."
         )
     try:
         return kind[key]
     except IndexError as error:
         raise BlockItemError(
-            f"{whose} asks a tuple of {len(kind)} items for the item {key}: {kind}. Give a "
+            f"{block} asks a tuple of {len(kind)} items for the item {key}: {kind}. Give a "
             "position that it has."
         ) from error

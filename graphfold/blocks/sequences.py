@@ -1,4 +1,4 @@
-"""Blocks on sequences, one element after the other, and attention over them."""
+"""Blocks on the elements of sequences, and attention over them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold.blocks.block import Block, convert_to_block
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError
 from graphfold.blocks.composition import compose
-from graphfold.blocks.core import Block, Context, Steps, convert_to_block
+from graphfold.blocks.contexts import Context, Steps
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
@@ -26,7 +27,7 @@ from graphfold.blocks.selection import elements_of
 
 
 class Map(Block):
-    """A block on every element: of a sequence, a tuple of equals or any iterable object.
+    """Applies a block to every element of a sequence, a tuple of equals or an iterable object.
 
     Args:
         elem_block: the block.
@@ -38,6 +39,7 @@ class Map(Block):
 
     def __init__(self, elem_block: Any, name: str | None = None) -> None:
         self.element_block = convert_to_block(elem_block)
+        self._facts = {"element_block": self.element_block}
         super().__init__([self.element_block], name=name)
 
     def steps(self, context: Context, x: Any) -> Steps:
@@ -55,27 +57,24 @@ class Map(Block):
     def always(self) -> Sequence[Block]:
         return ()
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         self.element_block.set_input_type(element_type_of(kind, self))
         self._give(self.element_block.output_type)
 
-    def _output_found(self, kind: ResultType) -> None:
+    def _infer_from_output(self, kind: ResultType) -> None:
         self.element_block.set_output_type(element_type_of(kind, self))
 
-    def _child_found(self, child: Block) -> None:
+    def _infer_from_child(self, child: Block) -> None:
         if self.input_type is not None:
             child.set_input_type(element_type_of(self.input_type, self))
-            self._give(child.output_type)
-        elif child.output_type is not None and self.output_type is None:
+        if self.input_type is not None or self.output_type is None:
             self._give(child.output_type)
 
     def _give(self, element: ResultType | None) -> None:
+        """Sets the output type to a sequence of these elements."""
         if element is not None:
             endless = isinstance(self.input_type, BroadcastSequenceType)
             self.set_output_type((BroadcastSequenceType if endless else SequenceType)(element))
-
-    def _facts(self) -> dict[str, Any]:
-        return {"element_block": self.element_block}
 
 
 class Broadcast(Block):
@@ -89,7 +88,7 @@ class Broadcast(Block):
     def apply(self, context: Context, x: Any) -> Any:
         return repeat(x)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         self.set_output_type(BroadcastSequenceType(kind))
 
 
@@ -107,7 +106,7 @@ class Zip(Block):
             return repeat(tuple(next(item) for item in x))
         return list(zip(*(elements_of(item, self) for item in x), strict=False))
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         assert isinstance(kind, TupleType)
         if not len(kind):
             raise BlockTypeError(f"{self}: zip requires at least one input sequence. Give it one.")
@@ -136,11 +135,11 @@ class NGrams(Block):
     """All runs of n neighbours in a sequence, as a sequence of tuples.
 
     Args:
-        n: how many.
+        n: the length of a run.
 
     Raises:
         BlockTypeError: if n is no integer.
-        BlockValueError: if it is less than 1.
+        BlockValueError: if n is less than 1.
     """
 
     expected_input = (SequenceType,)
@@ -152,6 +151,7 @@ class NGrams(Block):
         if n <= 0:
             raise BlockValueError(f"n must be positive: {n}. Give at least 1.")
         self.n = n
+        self._facts = {"n": n}
         super().__init__(name=name)
 
     def apply(self, context: Context, x: Any) -> Any:
@@ -159,24 +159,21 @@ class NGrams(Block):
             return repeat((next(x),) * self.n)
         return [tuple(x[start : start + self.n]) for start in range(len(x) - self.n + 1)]
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         assert isinstance(kind, SequenceType)
         self.set_output_type(type(kind)(TupleType(*[kind.element_type] * self.n)))
-
-    def _facts(self) -> dict[str, Any]:
-        return {"n": self.n}
 
 
 def Attention(score: Any, name: str | None = None) -> Block:
     """The mean of a sequence's elements, weighted by the softmax of their scores; zeros of none.
 
     Feed-forward attention: Raffel and Ellis (2015), https://arxiv.org/abs/1512.08756, equations 2
-    to 4; the paper of Fold has it as an example of composition (section 3.5). For attention that
-    depends on something else, let the elements be tuples (`Zip` with a `Broadcast`) and use
-    `attend`.
+    to 4; an example of composition in the paper of Fold (section 3.5). For attention that depends
+    on something else, let the elements be tuples (`Zip` with a `Broadcast`) and use `attend`.
 
     Args:
         score: from an element to its score, a scalar or a vector of one number.
+        name: its name; by default "attention".
 
     Raises:
         BlockTypeError: if the score is not one number.

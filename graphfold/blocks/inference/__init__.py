@@ -1,1 +1,1 @@
-"""Types of what flows between blocks, and how they are found out and checked."""
+"""Types of the values that flow between blocks: what they are, and how they are inferred."""

@@ -1,4 +1,4 @@
-"""Calls of a function that leave no trace: they tell its output type, and what it captures."""
+"""Trial calls of a function: they give its output type and find captured tensors."""
 
 from __future__ import annotations
 
@@ -22,57 +22,58 @@ BATCH_SIZE = 37
 MOST_NUMBERS = 1 << 22
 
 
-def infer_output_type(whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
-    """The type that a function of batches gives for an input type.
+def infer_output_type(block: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
+    """The output type of a function of batches for an input type.
 
-    The call is on zeros, few enough to cost nothing, and changes nothing: no random numbers are
-    drawn, no running statistics updated. A function that cannot take zeros, or would take very
-    many, is called on tensors without values.
+    The function is called on a few zeros; the call has no side effects: it leaves the random
+    generators and running statistics unchanged. A function that cannot take zeros, or would take
+    very many, is called on tensors without values.
 
     Args:
-        whose: what the message names.
+        block: the block that messages name.
         fn: the function.
         kind: the type of its input.
 
     Raises:
-        BlockTypeError: if the call fails, or gives something else than batches of tensors.
+        BlockTypeError: if the call fails, or returns anything but batches of tensors.
     """
-    found = _type_for(BATCH_SIZE, whose, fn, kind)
-    suspects = [item for item in found.terminal_types() if _may_hold_batch(item)]
-    if suspects and _type_for(BATCH_SIZE + 1, whose, fn, kind) != found:
+    inferred = _type_for(BATCH_SIZE, block, fn, kind)
+    if any(map(_may_hold_batch, inferred.terminal_types())) and (
+        _type_for(BATCH_SIZE + 1, block, fn, kind) != inferred
+    ):
         raise BlockTypeError(
-            f"{whose} mixes the rows of a batch: for {kind} its result has the batch size beyond "
+            f"{block} mixes the rows of a batch: for {kind} its result has the batch size beyond "
             "the leading (batch) dimension. Treat every row for itself; unsqueeze what has fewer "
             "dimensions."
         )
-    return found
+    return inferred
 
 
 def _may_hold_batch(kind: ResultType) -> bool:
-    """True if a size may be that of the batch, as after broadcasting [batch] with [batch, 1]."""
+    """True if a size may be the batch size, as after broadcasting [batch] with [batch, 1]."""
     return isinstance(kind, TensorType) and any(s and s % BATCH_SIZE == 0 for s in kind.shape)
 
 
 def on_zeros(
     fn: Callable[..., Any], kind: ResultType, dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """The tensors that a function gives for a row of zeros; none if it cannot take them.
+    """The tensors that a function returns for a row of zeros; none if it cannot take zeros.
 
     Args:
-        fn: the function; a module is in the mode that it is in, and is not changed.
+        fn: the function; a module keeps its mode and its buffers.
         kind: the type of its input.
         dtype: the dtype of floating-point tensors.
-        device: that of the model.
+        device: the device of the model.
     """
     try:
         with _unchanged(fn, device):
             return flat_outputs(fn(*_zeros(1, kind, dtype, device)))
-    except Exception:  # anybody's function, which need not be able to take zeros
+    except Exception:  # a user's function, which need not be able to take zeros
         return []
 
 
 def gradient_leaves(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The tensors that the gradients of some tensors reach."""
+    """The leaves of the autograd graph behind some tensors."""
     stack = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen = set(stack)
     while stack:
@@ -84,23 +85,24 @@ def gradient_leaves(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         stack.extend(following)
 
 
-def _type_for(size: int, whose: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
+def _type_for(size: int, block: object, fn: Callable[..., Any], kind: ResultType) -> ResultType:
     try:
         with _evaluating(fn):
             result = _call_quietly(size, fn, kind)
     except Exception as error:
         raise BlockTypeError(
-            f"{whose} cannot take {kind}: {type(error).__name__}: {error}. Its function gets one "
+            f"{block} cannot take {kind}: {type(error).__name__}: {error}. Its function gets one "
             "batch of tensors for each item."
         ) from error
-    return _type_of(size, result, whose)
+    return _type_of(size, result, block)
 
 
 def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
     # Tensors without values are the last resort: torch loads its compiler for them, and a lazy
     # module, which makes its parameters in the first call, needs real ones.
     lazy = isinstance(fn, nn.Module) and any(map(is_lazy, fn.parameters()))
-    if not lazy and size * _size(kind) > MOST_NUMBERS:
+    count = sum(item.size for item in kind.terminal_types() if isinstance(item, TensorType))
+    if not lazy and size * count > MOST_NUMBERS:
         try:
             return _on_fakes(size, fn, kind)
         except needs_numbers():
@@ -111,7 +113,7 @@ def _call_quietly(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
     except Exception:
         if lazy:
             raise
-        with suppress(Exception):  # what zeros are wrong for, such as an inverse, may do without
+        with suppress(Exception):  # an inverse, say, fails on zeros and not without values
             return _on_fakes(size, fn, kind)
         raise
 
@@ -121,16 +123,9 @@ def _on_fakes(size: int, fn: Callable[..., Any], kind: ResultType) -> Any:
         return fn(*_zeros(size, kind))
 
 
-def _size(kind: ResultType) -> int:
-    return sum(item.size for item in kind.terminal_types() if isinstance(item, TensorType))
-
-
 @contextmanager
 def _evaluating(fn: Callable[..., Any]) -> Iterator[None]:
-    """A module in evaluation mode, and as it was afterwards.
-
-    What torch logs of a call that fails is left out.
-    """
+    """Puts a module into evaluation mode for a block, and torch's log of failed calls off."""
     modules = list(fn.modules()) if isinstance(fn, nn.Module) else []
     modes = [module.training for module in modules]
     failures = fake_tensor_log()  # our message says it in a line
@@ -157,7 +152,7 @@ def _unchanged(fn: Callable[..., Any], device: torch.device | None = None) -> It
             yield
     finally:
         for buffer, values in before:
-            if not torch.equal(buffer, values):  # a graph may hold it as it is
+            if not torch.equal(buffer, values):  # an autograd graph may hold the buffer
                 buffer.copy_(values)
 
 
@@ -177,21 +172,21 @@ def _zeros(
     return make(kind) if isinstance(kind, TupleType) else (make(kind),)
 
 
-def _type_of(size: int, result: Any, whose: object) -> ResultType:
+def _type_of(size: int, result: Any, block: object) -> ResultType:
     if isinstance(result, (tuple, list)):
-        return TupleType(*(_type_of(size, item, whose) for item in result))
+        return TupleType(*(_type_of(size, item, block) for item in result))
     if not isinstance(result, Tensor):
         raise BlockTypeError(
-            f"{whose} returns {quoted(result)}, which is not a tensor. Return tensors."
+            f"{block} returns {quoted(result)}, which is not a tensor. Return tensors."
         )
     if result.ndim == 0:
         raise BlockTypeError(
-            f"{whose}: expected a batch tensor, saw a scalar: {list(result.shape)}. Keep the first "
+            f"{block}: expected a batch tensor, saw a scalar: {list(result.shape)}. Keep the first "
             "dimension, which is the batch."
         )
     if result.shape[0] != size:
         raise BlockTypeError(
-            f"{whose}: leading (batch) dimension should be that of the input, {size}, but a "
+            f"{block}: leading (batch) dimension should be that of the input, {size}, but a "
             f"tensor of shape {list(result.shape)} is returned. Treat every row for itself."
         )
     return TensorType(tuple(result.shape[1:]), result.dtype)

@@ -1,9 +1,9 @@
-"""Typed: something with an input type and an output type, each found out once.
+"""Typed: an object with an input type and an output type, each inferred once.
 
-Inference goes both ways: a type is unknown until something says it (the block itself, a neighbour,
-a child), and from then on everything else must agree. All that follows from one call is found out
-in a transaction: if a type does not fit anywhere, blocks are as they were before the call, and a
-corrected line can be tried at once.
+Inference goes both ways: a type is unknown until the block itself, a neighbour or a child sets it,
+and from then on everything else must agree. The consequences of one call are a transaction: if a
+type does not fit anywhere, blocks are as they were before the call, and a corrected line can be
+tried at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Classes: TypeAlias = tuple[type[ResultType], ...] | None
 
 
 class _Transaction:
-    """Changes that can be taken back, and blocks that still have to hear of them."""
+    """Changes that can be undone, and a queue of parents to be notified of them."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], object]] = []
@@ -35,7 +35,7 @@ class _Transaction:
         self.is_propagating = False
 
     def propagate(self) -> None:
-        """Notifies parents until nothing new is found; what they find out joins the queue."""
+        """Notifies parents until nothing new follows; types that they infer join the queue."""
         if self.is_propagating:
             return
         self.is_propagating = True
@@ -43,13 +43,13 @@ class _Transaction:
             while self.pending:
                 parent, child = next(iter(self.pending))
                 del self.pending[parent, child]
-                parent._conclude(parent._child_found, child)
+                parent._apply_rule(parent._infer_from_child, child)
         finally:
             self.pending.clear()
             self.is_propagating = False
 
     def roll_back(self, size: int) -> None:
-        """Takes back all changes but the first `size`, last things first."""
+        """Undoes all changes but the first `size`, the last one first."""
         while len(self.undo) > size:
             self.undo.pop()()
 
@@ -60,9 +60,9 @@ _ABSENT: Any = object()
 
 @contextmanager
 def transaction() -> Iterator[None]:
-    """Types that become known within it reach every block; if that fails, none has changed.
+    """Propagates the types that are set within it to every block; undoes them all at an error.
 
-    One within another is a part of it that can fail alone.
+    A transaction within another is a part of it that can fail alone.
     """
     current = _CURRENT.get()
     if current is None:
@@ -82,17 +82,17 @@ def transaction() -> Iterator[None]:
         raise
 
 
-def assign(known: MutableMapping[Key, Value], key: Key, value: Value) -> None:
-    """Sets an item; of `vars(block)`, an attribute. A transaction that fails takes it back."""
+def assign(items: MutableMapping[Key, Value], key: Key, value: Value) -> None:
+    """Sets an item; of `vars(block)`, an attribute. A transaction that fails undoes it."""
     current = _CURRENT.get()
     if current is not None:
-        old = known.get(key, _ABSENT)
-        current.undo.append(lambda: known.pop(key) if old is _ABSENT else known.update({key: old}))
-    known[key] = value
+        old = items.get(key, _ABSENT)
+        current.undo.append(lambda: items.pop(key) if old is _ABSENT else items.update({key: old}))
+    items[key] = value
 
 
 def append(items: list[Value], item: Value) -> None:
-    """Adds an item to a list. A transaction that fails takes it back."""
+    """Adds an item to a list. A transaction that fails undoes it."""
     current = _CURRENT.get()
     if current is not None:
         current.undo.append(items.pop)
@@ -103,15 +103,15 @@ class Typed:
     """Base of blocks, layers and declarations.
 
     Args:
-        input_type: what it takes, if known.
-        output_type: what it gives, if known.
-        name: what messages and state dicts call it.
+        input_type: the type of its input, if it is known.
+        output_type: the type of its output, if it is known.
+        name: its name in messages and state dicts.
 
     Raises:
         BlockTypeError: if the name is not a string.
     """
 
-    #: The classes of types that are possible at all.
+    #: The possible classes of types; None for all.
     expected_input: ClassVar[Classes] = None
     expected_output: ClassVar[Classes] = None
 
@@ -132,58 +132,58 @@ class Typed:
 
     @property
     def name(self) -> str:
-        """Its name; by default that of its class."""
+        """The name; by default that of the class."""
         return self._name or type(self).__name__.strip("_")
 
     @property
     def input_type(self) -> ResultType | None:
-        """The type of the input; None as long as that is unknown."""
+        """The type of the input; None while it is unknown."""
         return self._types["input"]
 
     @property
     def output_type(self) -> ResultType | None:
-        """The type of the output; None as long as that is unknown."""
+        """The type of the output; None while it is unknown."""
         return self._types["output"]
 
     def set_input_type(self, input_type: TypeLike | None) -> Self:
-        """Says what it takes; None says nothing.
+        """Sets the type of the input; None changes nothing.
 
         Raises:
-            BlockTypeError: if that contradicts what is known.
+            BlockTypeError: if it contradicts a type that is set already.
         """
-        self._learn("input", input_type, self._input_found)
+        self._set("input", input_type, self._infer_from_input)
         return self
 
     def set_output_type(self, output_type: TypeLike | None) -> Self:
-        """Says what it gives; None says nothing.
+        """Sets the type of the output; None changes nothing.
 
         Raises:
-            BlockTypeError: if that contradicts what is known.
+            BlockTypeError: if it contradicts a type that is set already.
         """
-        self._learn("output", output_type, self._output_found)
+        self._set("output", output_type, self._infer_from_output)
         return self
 
     def set_input_type_classes(self, *classes: type[ResultType]) -> Self:
-        """Says of what classes its input type may be, without saying which type it is.
+        """Limits the input type to some classes of types.
 
         Raises:
-            BlockTypeError: if that contradicts what is known.
+            BlockTypeError: if they contradict the type, or an earlier limit.
         """
         self._narrow("input", classes)
         return self
 
     def set_output_type_classes(self, *classes: type[ResultType]) -> Self:
-        """Says of what classes its output type may be, without saying which type it is.
+        """Limits the output type to some classes of types.
 
         Raises:
-            BlockTypeError: if that contradicts what is known.
+            BlockTypeError: if they contradict the type, or an earlier limit.
         """
         self._narrow("output", classes)
         return self
 
     @transaction()
     def set_io_types(self, other: Typed) -> Self:
-        """Says that both take the same and give the same; each learns what the other knows.
+        """Gives both objects the same types, from whichever of them has one.
 
         Raises:
             BlockTypeError: if they contradict each other.
@@ -195,7 +195,7 @@ class Typed:
         return self
 
     def check(self) -> None:
-        """Looks for faults that only something finished can have.
+        """Checks the finished object.
 
         Raises:
             BlockTypeError: if a type is unknown.
@@ -207,18 +207,18 @@ class Typed:
                     f"set_{side}_type."
                 )
 
-    def _learn(
-        self, side: str, type_like: TypeLike | None, found: Callable[[ResultType], None]
+    def _set(
+        self, side: str, type_like: TypeLike | None, rule: Callable[[ResultType], None]
     ) -> None:
-        """Takes the type of a side, if that is new, and draws the conclusions."""
+        """Sets the type of a side, if that is new, and infers others from it."""
         if type_like is None:
             return
-        new, known = canonicalize_type(type_like), self._types[side]
-        if new == known:
+        new, old = canonicalize_type(type_like), self._types[side]
+        if new == old:
             return
-        if known is not None:
+        if old is not None:
             raise BlockTypeError(
-                f"Type mismatch between {side} type {new} and expected {side} type {known} in "
+                f"Type mismatch between {side} type {new} and expected {side} type {old} in "
                 f"{self}. Change one of the two, or use another block."
             )
         allowed = self._classes[side]
@@ -226,8 +226,10 @@ class Typed:
             raise BlockTypeError(_bad(side, new, self, allowed))
         with transaction():
             assign(self._types, side, new)
-            self._conclude(found, new)
-            self._notify_parents()
+            self._apply_rule(rule, new)
+            current = _CURRENT.get()
+            assert current is not None
+            current.pending.update(((parent, self), None) for parent in self._parents)
 
     def _narrow(self, side: str, classes: tuple[type[ResultType], ...]) -> None:
         kind, allowed = self._types[side], self._classes[side]
@@ -236,33 +238,28 @@ class Typed:
                 raise BlockTypeError(_bad(side, kind, self, classes))
             return
         if allowed is not None:
-            kept = tuple(c for c in classes if issubclass(c, allowed))
-            if not kept:
-                given = " or ".join(c.__name__ for c in classes)
-                raise BlockTypeError(_bad(side, given, self, allowed))
-            classes = kept
+            both = tuple(c for c in classes if issubclass(c, allowed))
+            if not both:
+                names = " or ".join(c.__name__ for c in classes)
+                raise BlockTypeError(_bad(side, names, self, allowed))
+            classes = both
         assign(self._classes, side, classes)
 
-    def _notify_parents(self) -> None:
-        current = _CURRENT.get()
-        assert current is not None
-        current.pending.update(((parent, self), None) for parent in self._parents)
+    def _apply_rule(self, rule: Callable[[Any], None], fact: Any) -> None:
+        """Applies one of the rules below to a new type, or to a child that has one."""
+        rule(fact)
 
-    def _conclude(self, draw: Callable[[Any], None], found: Any) -> None:
-        """Draws conclusions from what was found."""
-        draw(found)
+    def _infer_from_input(self, kind: ResultType) -> None:
+        """Sets the types that follow from the input type."""
 
-    def _input_found(self, kind: ResultType) -> None:
-        """Draws conclusions from the input type."""
+    def _infer_from_output(self, kind: ResultType) -> None:
+        """Sets the types that follow from the output type."""
 
-    def _output_found(self, kind: ResultType) -> None:
-        """Draws conclusions from the output type."""
-
-    def _child_found(self, child: Any) -> None:
-        """Draws conclusions from the types of a child."""
+    def _infer_from_child(self, child: Any) -> None:
+        """Sets the types that follow from the types of a child."""
 
 
-def _bad(side: str, shown: object, whose: object, allowed: tuple[type[ResultType], ...]) -> str:
-    wanted = " or ".join(kind.__name__ for kind in allowed)
-    hint = " (a tuple of Python objects is one PyObject)" if "PyObject" in str(shown) else ""
-    return f"bad {side} type {shown} for {whose}, expected {wanted}{hint}. Check its connections."
+def _bad(side: str, kind: object, owner: object, allowed: tuple[type[ResultType], ...]) -> str:
+    wanted = " or ".join(cls.__name__ for cls in allowed)
+    hint = " (a tuple of Python objects is one PyObject)" if "PyObject" in str(kind) else ""
+    return f"bad {side} type {kind} for {owner}, expected {wanted}{hint}. Check its connections."

@@ -1,4 +1,4 @@
-"""The types of what flows between blocks.
+"""The types of the values that flow between blocks.
 
 Python objects come in, tensors come out: Looks et al. (2017), https://arxiv.org/abs/1702.02181,
 section 3.2. A type is a value: it can be compared, hashed, sorted and printed, never changed.
@@ -46,11 +46,11 @@ class ResultType:
 
     @property
     def size(self) -> int | None:
-        """The number of numbers in a value; None where that is not fixed."""
+        """The number of numbers in a value; None if it varies."""
         return None
 
     def terminal_types(self) -> Iterator[ResultType]:
-        """The terminal types in it, in order. Nothing is needed to make a void, so it has none."""
+        """The terminal types in it, in order; none in a void."""
         yield self
 
     def for_each_terminal(self, fn: Callable[[ResultType, Any], None], instance: Any) -> None:
@@ -75,7 +75,7 @@ class ResultType:
 
 @dataclass(frozen=True)
 class VoidType(ResultType):
-    """The type of nothing: of the input of a constant, of the output of a metric."""
+    """The type of no value: the input of a constant, the output of a metric."""
 
     def terminal_types(self) -> Iterator[ResultType]:
         return iter(())
@@ -94,15 +94,14 @@ class PyObjectType(ResultType):
 
 @dataclass(frozen=True, repr=False, init=False)
 class TensorType(ResultType):
-    """Tensors of one shape and dtype; the shape is that of one, without the batch.
+    """The type of tensors of one shape and dtype; the shape is without the batch dimension.
 
     `numpy.array(tensor_type)` is a tensor of zeros.
 
     Args:
         shape: the size of every dimension.
-        dtype: a name such as "int64", which means what it means in torch, or a dtype of torch or
-            numpy. Floating-point tensors take the dtype of the model's parameters when a model runs
-            (`model.double()`).
+        dtype: a name as in torch, such as "int64", or a dtype of torch or numpy. Floating-point
+            tensors take the dtype of the model's parameters when a model runs (`model.double()`).
 
     Raises:
         BlockTypeError: if the shape is no list of sizes, or there is no such dtype.
@@ -128,12 +127,12 @@ class TensorType(ResultType):
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The dtype as torch has it."""
+        """The dtype of torch."""
         return DTYPES[self.dtype]
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype of arrays that hold it: float32 for bfloat16, which numpy lacks."""
+        """The dtype of arrays that hold its values: float32 for bfloat16, which numpy lacks."""
         return np.dtype("float32" if self.dtype == "bfloat16" else self.dtype)
 
     @property
@@ -142,7 +141,7 @@ class TensorType(ResultType):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions, 0 for a scalar."""
+        """The number of dimensions; 0 for a scalar."""
         return len(self.shape)
 
     @property
@@ -153,7 +152,7 @@ class TensorType(ResultType):
 
 @dataclass(frozen=True, repr=False, init=False)
 class TupleType(ResultType, Sequence[ResultType]):
-    """Tuples of a fixed length, each item with a type of its own; a sequence of these types.
+    """The type of tuples of a fixed length; it is the sequence of the items' types.
 
     Args:
         *item_types: the types, or a single iterable of them.
@@ -211,10 +210,10 @@ class TupleType(ResultType, Sequence[ResultType]):
 
 @dataclass(frozen=True, repr=False)
 class SequenceType(ResultType):
-    """Sequences of any length whose elements have one type.
+    """The type of sequences of any length whose elements have one type.
 
     Args:
-        element_type: their type.
+        element_type: the type of the elements.
 
     Raises:
         BlockTypeError: if it is not a type.
@@ -244,7 +243,7 @@ class SequenceType(ResultType):
 
 @dataclass(frozen=True, repr=False)
 class BroadcastSequenceType(SequenceType):
-    """Endless sequences of one element, `itertools.repeat`; see `Broadcast`."""
+    """The type of endless sequences of one element, `itertools.repeat`; see `Broadcast`."""
 
     def for_each_terminal(self, fn: Callable[[ResultType, Any], None], instance: Any) -> None:
         self.element_type.for_each_terminal(fn, next(instance))
@@ -255,7 +254,7 @@ class BroadcastSequenceType(SequenceType):
 
 
 def is_size(value: object) -> bool:
-    """True for what can be the size of a dimension."""
+    """True for a possible size of a dimension: an integer from 0 on."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
 
 
@@ -277,12 +276,12 @@ def _dtype_name(dtype: Any) -> str:
     return name
 
 
-#: A type, or what `convert_to_type` makes one of.
+#: A type, or an object that `convert_to_type` converts to one.
 TypeLike: TypeAlias = Any
 
 
 def convert_to_type(type_like: TypeLike) -> ResultType:
-    """The type that `type_like` says.
+    """Converts an object to a type.
 
     - a type: itself;
     - a tuple: a `TupleType` of its items, converted;
@@ -315,7 +314,7 @@ def convert_to_type(type_like: TypeLike) -> ResultType:
 
 
 def canonicalize_type(type_like: TypeLike) -> ResultType:
-    """The type with one `PyObjectType` for each tuple or sequence of Python objects alone."""
+    """Replaces each tuple or sequence that holds only Python objects by `PyObjectType`."""
     kind = convert_to_type(type_like)
     if isinstance(kind, TupleType) and len(kind):
         kind = TupleType(*map(canonicalize_type, kind))
@@ -326,11 +325,11 @@ def canonicalize_type(type_like: TypeLike) -> ResultType:
     return kind
 
 
-def element_type_of(kind: ResultType, whose: object) -> ResultType:
+def element_type_of(kind: ResultType, reader: object) -> ResultType:
     """The type of the elements of a sequence, a tuple of equals or a Python object.
 
     Raises:
-        BlockTypeError: if `kind` is none of these; the message says whose input it is.
+        BlockTypeError: if `kind` is none of these; the message names the reader.
     """
     if isinstance(kind, PyObjectType):
         return kind
@@ -338,34 +337,34 @@ def element_type_of(kind: ResultType, whose: object) -> ResultType:
         return kind.element_type
     if not isinstance(kind, TupleType):
         raise BlockTypeError(
-            f"{whose} expected a python object or sequence or tuple, but its input is {kind}."
+            f"{reader} expected a python object or sequence or tuple, but its input is {kind}."
         )
     if not len(kind):
-        raise BlockTypeError(f"{whose} expected a non-empty tuple. Give it an item.")
+        raise BlockTypeError(f"{reader} expected a non-empty tuple. Give it an item.")
     if len(set(kind)) != 1:
         raise BlockTypeError(
-            f"{whose}: tuple item types must all be equal: {kind}. Give items of one type."
+            f"{reader}: tuple item types must all be equal: {kind}. Give items of one type."
         )
     return kind[0]
 
 
-def pair_of(kind: ResultType, what: str) -> tuple[ResultType, ResultType]:
-    """The types of a pair; raises BlockTypeError, which says `what` it should be, for another."""
+def pair_of(kind: ResultType, expected: str) -> tuple[ResultType, ResultType]:
+    """The two types of a pair; raises BlockTypeError for any other type."""
     if not isinstance(kind, TupleType) or len(kind) != 2:
-        raise BlockTypeError(f"expected a two-tuple of {what}, saw: {kind}.")
+        raise BlockTypeError(f"expected a two-tuple of {expected}, saw: {kind}.")
     return kind[0], kind[1]
 
 
-def refuse_endless(kind: ResultType, whose: object, what: str) -> None:
+def refuse_endless(kind: ResultType, reader: object, verb: str) -> None:
     """Raises BlockTypeError for an infinite sequence."""
     if isinstance(kind, BroadcastSequenceType):
         raise BlockTypeError(
-            f"{whose} cannot {what} an infinite sequence: {kind}. Zip it with a finite one first."
+            f"{reader} cannot {verb} an infinite sequence: {kind}. Zip it with a finite one first."
         )
 
 
 def tensor_types(kind: ResultType) -> list[TensorType] | None:
-    """The tensor types in a type of tensors and tuples of them; None if it holds anything else."""
+    """The types in a tensor type or nested tuples of tensors; None if anything else is in it."""
     if isinstance(kind, TensorType):
         return [kind]
     if not isinstance(kind, TupleType):
@@ -387,21 +386,15 @@ def in_short(kind: ResultType | None) -> str:
 
 
 def float_dtype_of(modules: Iterable[nn.Module]) -> torch.dtype | None:
-    """The dtype of the first parameter or, if there is none, buffer; None if there is neither.
+    """The dtype of the first floating-point parameter, else of the first such buffer, else None.
 
     So `model.double()` makes a model of float32 types compute in float64.
     """
     modules = list(modules)
-    for tensors in (nn.Module.parameters, nn.Module.buffers):
-        for module in modules:
-            for tensor in tensors(module):
-                if tensor.is_floating_point():
-                    return tensor.dtype
-    return None
+    tensors = chain(*(m.parameters() for m in modules), *(m.buffers() for m in modules))
+    return next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None)
 
 
 def in_dtype(kind: TensorType, float_dtype: torch.dtype | None) -> torch.dtype:
-    """The dtype that tensors of a type have in a model that computes in `float_dtype`."""
-    if float_dtype is None or not kind.is_floating_point:
-        return kind.torch_dtype
-    return float_dtype
+    """The dtype of tensors of a type in a model that computes in `float_dtype`."""
+    return float_dtype if float_dtype is not None and kind.is_floating_point else kind.torch_dtype

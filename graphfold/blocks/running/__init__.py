@@ -1,1 +1,1 @@
-"""From blocks to results: one example at once, or batches on the engine."""
+"""Compiled block models: node types, lowering, cells on the engine, results."""

@@ -1,8 +1,8 @@
 """The cells that run the primitives of a block model on the engine.
 
-What a node stores are fields of rows, one for each output: "0:float32[150]" is the first output,
-150 numbers of that type. A tensor of any shape is a row there; integers are stored exactly, byte by
-byte, since the engine's buffers hold floating-point numbers.
+A node stores one field for each output: "0:float32[150]" is the first output, 150 numbers of that
+type. A tensor of any shape is a row of the field; integers are stored exactly, byte by byte, since
+the engine's buffers hold floating-point numbers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Constant(NamedTuple):
     name: str  # of the module that holds it
 
 
-#: How a tensor comes: None (from the example), a `Constant`, or (slot, output number) of a child.
+#: The source of a tensor: None (the example), a `Constant`, or (slot, output number) of a child.
 Source: TypeAlias = Constant | tuple[int, int] | None
 
 
 class Precision:
-    """The floating-point dtype in which a model computes at present.
+    """The floating-point dtype in which a model computes now; shared by its cells.
 
     Attributes:
         dtype: the dtype.
@@ -52,11 +52,10 @@ class CellContext:
     """Facts for a cell, from the model and from the type of its nodes.
 
     Attributes:
-        sources: how each tensor comes; where any number of children is reduced, which of their
-            outputs.
+        sources: the source of each tensor; of a reduction, the output number to read of each child.
         arity: the number of children; None for any.
-        constants: the modules that hold those among the sources, by name.
-        precision: that of the model.
+        constants: name -> module, of the constants among the sources.
+        precision: the dtype of the model.
     """
 
     sources: tuple[Source, ...] | int
@@ -70,18 +69,18 @@ class FunctionCell(Cell):
 
     Args:
         fn: the function.
-        whose: what messages name.
+        block: the name of the block in messages.
         takes: the type of its input.
-        gives: the types of the tensors that it gives.
-        context: how the tensors come.
+        gives: the types of the tensors that it returns.
+        context: the sources of the tensors.
     """
 
-    reads = ()  # the types have been checked, which says more than the names of fields
+    reads = ()  # the types are checked already, which is more than the names of fields
 
     def __init__(
         self,
         fn: Callable[..., Any],
-        whose: str,
+        block: str,
         takes: ResultType,
         gives: Sequence[TensorType],
         context: CellContext,
@@ -89,7 +88,7 @@ class FunctionCell(Cell):
         super().__init__()
         assert isinstance(context.sources, tuple)
         self.fn = fn
-        self.whose = whose
+        self.block = block
         self.arity = context.arity
         self.input_type = takes
         self.sources = context.sources
@@ -108,71 +107,43 @@ class FunctionCell(Cell):
         """The fields of some nodes.
 
         Args:
-            size: how many nodes.
+            size: the number of nodes.
             x: their columns.
-            children: what they read; None for leaves.
+            children: their children; None for leaves.
         """
-        read = _SlotReader(children)
-        flat = [
-            self._argument(n, source, kind, size, x, read)
-            for n, (source, kind) in enumerate(zip(self.sources, self.kinds, strict=True))
-        ]
-        kinds = list(self.outputs.values())
-        results = compute(self.whose, self.fn, self.input_type, flat, kinds, size)
         dtype = self.precision.dtype
+        slots: dict[str, Sequence[Tensor]] = {}  # a field of all children, read once
+        flat = []
+        for number, (source, kind) in enumerate(zip(self.sources, self.kinds, strict=True)):
+            if source is None:
+                flat.append(x[f"x{number}"].to(in_dtype(kind, dtype)))
+            elif isinstance(source, Constant):
+                value: Tensor = self.constants[source.name]().to(in_dtype(kind, dtype))
+                flat.append(value.unsqueeze(0).expand(size, *kind.shape))
+            else:
+                slot, output = source
+                field = field_of(output, kind)
+                if field not in slots:
+                    assert children is not None
+                    slots[field] = children.stack(field).unbind(1)  # for one gradient together
+                flat.append(from_rows(slots[field][slot], kind))
+        kinds = list(self.outputs.values())
+        results = compute(self.block, self.fn, self.input_type, flat, kinds, size)
         return {
             name: to_rows(result, kind, dtype)
             for (name, kind), result in zip(self.outputs.items(), results, strict=True)
         }
 
-    def _argument(
-        self,
-        number: int,
-        source: Source,
-        kind: TensorType,
-        size: int,
-        x: Mapping[str, Tensor],
-        read: _SlotReader,
-    ) -> Tensor:
-        if source is None:
-            return x[f"x{number}"].to(in_dtype(kind, self.precision.dtype))
-        if isinstance(source, Constant):
-            value: Tensor = self.constants[source.name]()
-            value = value.to(in_dtype(kind, self.precision.dtype))
-            return value.unsqueeze(0).expand(size, *kind.shape)
-        slot, output = source
-        return from_rows(read.rows(slot, field_of(output, kind)), kind)
-
-
-class _SlotReader:
-    """Reads children one by one, each field once.
-
-    Args:
-        children: the children; None for leaves, which read nothing.
-    """
-
-    def __init__(self, children: Children | None) -> None:
-        self._children = children
-        self._parts: dict[str, Sequence[Tensor]] = {}
-
-    def rows(self, slot: int, field: str) -> Tensor:
-        """[group_size, width] a field of the child in a slot."""
-        if field not in self._parts:
-            assert self._children is not None
-            # Taken apart together, they get their gradients together.
-            self._parts[field] = self._children.stack(field).unbind(1)
-        return self._parts[field][slot]
-
 
 class LeafCell(Cell):
-    """Stores what a function without children has computed, before the engine runs.
+    """Stores the results of a function without children, computed before the engine runs.
 
-    All leaves of a type are known at once, so their function is called once, outside of the engine:
-    masks are drawn in node order, statistics see all nodes, and gradients may be sparse.
+    The function is called once for all leaves of a type, outside of the engine: masks are drawn in
+    node order, statistics see all nodes, and gradients may be sparse.
 
     Args:
-        function: the cell of the function. It is not a part of this one, whose parameters the
-            engine would take for its own.
+        function: the cell of the function. It is no submodule: the engine would differentiate its
+            parameters.
     """
 
     arity = 0
@@ -180,7 +151,7 @@ class LeafCell(Cell):
     def __init__(self, function: FunctionCell) -> None:
         super().__init__()
         self._function = (function,)
-        self.whose = function.whose
+        self.block = function.block
         self.fields = function.fields
 
     def compute(self, size: int, x: Mapping[str, Tensor]) -> State:
@@ -197,9 +168,9 @@ class ReductionCell(Cell):
 
     Args:
         reduce: from children and a field to the reduced rows, [group_size, width].
-        scatter: what `torch.scatter_reduce` calls it, for integers.
+        scatter: its name in `torch.scatter_reduce`, for integers.
         kind: the type of the tensors.
-        context: which output of the children.
+        context: the output of the children to read.
     """
 
     reads = ()
@@ -232,7 +203,7 @@ class ReductionCell(Cell):
 
 
 def field_of(number: int, kind: TensorType) -> str:
-    """The field that stores output `number` of a node, if that has the type."""
+    """The field that stores output `number` of a node, of that type."""
     return f"{number}:{kind.dtype}[{kind.size}]"
 
 
@@ -258,79 +229,79 @@ def from_rows(rows: Tensor, kind: TensorType) -> Tensor:
 
 
 def _reduce_integers(scatter: str, values: Tensor, children: Children) -> Tensor:
-    """[group_size, width] exact; zeros of none."""
-    whole = values.to(torch.int64)
-    total = whole.new_zeros(children.group_size, whole.shape[1])
-    parent = children.parent.unsqueeze(1).expand_as(whole)
-    return total.scatter_reduce(0, parent, whole, scatter, include_self=scatter == "sum")
+    """[group_size, width] the exact reductions; zeros without children."""
+    values = values.to(torch.int64)
+    total = values.new_zeros(children.group_size, values.shape[1])
+    parent = children.parent.unsqueeze(1).expand_as(values)
+    return total.scatter_reduce(0, parent, values, scatter, include_self=scatter == "sum")
 
 
 def compute(
-    whose: str,
+    block: str,
     fn: Callable[..., Any],
     kind: ResultType,
     flat: Sequence[Any],
     outputs: Sequence[TensorType],
     size: int,
 ) -> list[Tensor]:
-    """The tensors that a function gives for a batch.
+    """The tensors that a function returns for a batch.
 
     Args:
-        whose: what messages name.
+        block: the name of the block in messages.
         fn: the function.
         kind: the type of its input.
-        flat: the tensors that it takes, [size, ...] each.
-        outputs: the types of the tensors that it should give. A floating-point tensor may have any
-            such dtype: it takes that of the model.
+        flat: its input tensors, [size, ...] each.
+        outputs: the expected types of its output tensors. The dtype of a floating-point tensor may
+            be any floating-point one.
         size: the size of the batch.
 
     Raises:
-        BlockTypeError: if it gives something else.
+        BlockTypeError: if it returns something else.
     """
     try:
         results = flat_outputs(fn(*arguments(kind, flat)))
     except Exception as error:
-        add_note(error, f"in {whose}")
+        add_note(error, f"in {block}")
         raise
     if len(results) != len(outputs):
         raise BlockTypeError(
-            f"{whose} gave {len(results)} tensors, but its output type has {len(outputs)}: "
+            f"{block} gave {len(results)} tensors, but its output type has {len(outputs)}: "
             f"{', '.join(map(str, outputs))}. Return as many, or declare another type."
         )
     for result, output in zip(results, outputs, strict=True):
-        _require_type(whose, result, output, size)
+        _require_type(block, result, output, size)
     return results
 
 
 def arguments(kind: ResultType, flat: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of a function that takes the type, from its flat tensors."""
+    """The arguments of a function of an input type, from its flat tensors."""
     if isinstance(kind, TensorType) or is_flat(kind):
         return flat
-    found: Sequence[Any] = kind.unflatten(iter(flat))
-    return found
+    nested: Sequence[Any] = kind.unflatten(iter(flat))
+    return nested
 
 
 def flat_outputs(result: Any) -> list[Any]:
-    """The tensors that a function returned, without its tuples and lists."""
+    """The tensors in a result of nested tuples and lists, in order."""
     if not isinstance(result, (tuple, list)):
         return [result]
     return [tensor for item in result for tensor in flat_outputs(item)]
 
 
-def _require_type(whose: str, result: Any, kind: TensorType, size: int) -> None:
+def _require_type(block: str, result: Any, kind: TensorType, size: int) -> None:
     if not isinstance(result, Tensor):
         raise BlockTypeError(
-            f"{whose} gave {quoted(result)}, which is not a tensor. Return tensors."
+            f"{block} gave {quoted(result)}, which is not a tensor. Return tensors."
         )
     floats = kind.is_floating_point and result.is_floating_point()
     if result.shape != (size, *kind.shape) or not (floats or result.dtype == kind.torch_dtype):
         dtype = str(result.dtype).removeprefix("torch.")
         raise BlockTypeError(
-            f"{whose} gave a {dtype} tensor of shape {list(result.shape)} for {size} nodes of "
+            f"{block} gave a {dtype} tensor of shape {list(result.shape)} for {size} nodes of "
             f"output type {kind}. Treat every row for itself, and return one type."
         )
 
 
 def is_flat(kind: ResultType) -> bool:
-    """True for a tuple of nothing but tensors."""
+    """True for a tuple that holds only tensors."""
     return isinstance(kind, TupleType) and all(isinstance(item, TensorType) for item in kind)

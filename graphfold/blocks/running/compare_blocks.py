@@ -1,4 +1,4 @@
-"""The engine against the reference, on a model of blocks."""
+"""Comparison of the engine with the reference, on a model of blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphfold.blocks.running.compiled import CompiledModel
-from graphfold.blocks.running.results import Result
 from graphfold.dag import TypedDAG, split
 from graphfold.layers.model import attribute_set
 
@@ -19,14 +18,13 @@ from graphfold.layers.model import attribute_set
 def verify(model: CompiledModel, examples: list[Any]) -> float:
     """The largest difference from the reference, in float64.
 
-    The reference takes one example at a time, from the first function to the last, so a function
-    that looks at other examples differs. Outputs, metrics and the gradients of all parameters are
-    compared, for the sum of the squares of all that the model gives. The model itself stays as it
-    is.
+    The reference computes one example at a time, so a function that reads other examples of the
+    batch differs. Outputs, metrics, and the gradients of the sum of their squares with respect to
+    all parameters are compared. The model itself is not changed.
 
     Args:
-        model: the model, with the engine and the policy that are in question.
-        examples: a list of examples; a few will do.
+        model: the model, with its engine and policy.
+        examples: a list of examples; a few are enough.
     """
     with _in_float64(model):
         graphs = model.lower(examples)
@@ -38,11 +36,11 @@ def verify(model: CompiledModel, examples: list[Any]) -> float:
 
 
 def _all_numbers(model: CompiledModel, graphs: Sequence[TypedDAG]) -> list[Tensor]:
-    """The results for graphs that are computed one by one, joined, and the gradients."""
+    """The results for batches that are computed one by one, joined; then the gradients."""
     results = [model.run(model.batch(dag)) for dag in graphs]
     metrics = {name: _joined([r.metrics[name] for r in results]) for name in results[0].metrics}
-    joined = Result(_joined([result.output for result in results]), metrics, {})
-    tensors = [t.double() for t in all_tensors(joined)]
+    output = _joined([result.output for result in results])
+    tensors = [t.double() for t in (*_flat_tensors(output), *metrics.values())]
     parameters = [p for p in model.parameters() if p.requires_grad]
     loss = sum((t.square().sum() for t in tensors), torch.zeros((), dtype=torch.float64))
     grads: Sequence[Tensor | None] = [None] * len(parameters)
@@ -52,18 +50,13 @@ def _all_numbers(model: CompiledModel, graphs: Sequence[TypedDAG]) -> list[Tenso
 
 
 def _joined(values: Sequence[Any]) -> Any:
-    """The outputs of batches as that of one batch; see `Result.output`."""
+    """Joins the outputs of batches to the output of one batch; see `Result.output`."""
     first = values[0]
     if isinstance(first, Tensor):
         return torch.cat(list(values))
     if isinstance(first, tuple):
         return tuple(map(_joined, zip(*values, strict=True)))
     return first if first is None else [item for value in values for item in value]
-
-
-def all_tensors(result: Result) -> list[Tensor]:
-    """The tensors of a result, outputs first."""
-    return [*_flat_tensors(result.output), *result.metrics.values()]
 
 
 def _flat_tensors(value: Any) -> Iterator[Tensor]:
@@ -76,7 +69,7 @@ def _flat_tensors(value: Any) -> Iterator[Tensor]:
 
 @contextmanager
 def _in_float64(model: CompiledModel) -> Iterator[None]:
-    """The model with parameters and buffers in float64, and as it was afterwards."""
+    """Puts a model in float64 and evaluation mode for a block; restores it afterwards."""
     state = deepcopy(model.state_dict())
     dtypes = [t.dtype for t in [*model.parameters(), *model.buffers()]]
     training = model.training

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,43 +14,48 @@ from torch import Tensor, nn
 from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.refusals import refuse_random
+from graphfold.blocks.block import check_blocks, convert_to_block
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError, quoted
-from graphfold.blocks.core import Depth, check_blocks, convert_to_block, run
+from graphfold.blocks.contexts import Depth, run
 from graphfold.blocks.inference.infer import gradient_leaves, on_zeros
 from graphfold.blocks.inference.typed import transaction
-from graphfold.blocks.inference.types import TensorType, float_dtype_of
+from graphfold.blocks.inference.types import float_dtype_of
 from graphfold.blocks.running.cells import FunctionCell, LeafCell
-from graphfold.blocks.running.node_types import EXAMPLE, NodeTypes, Operations, widen
+from graphfold.blocks.running.node_types import (
+    EXAMPLE,
+    NodeTypes,
+    Operations,
+    output_tensors,
+    widen,
+)
 from graphfold.blocks.running.results import Result, Results
 from graphfold.blocks.running.to_graphs import lower, lower_in_processes
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import EngineError
 
-#: The only pass: every node after what it reads.
+#: The only pass: every node after its inputs.
 PASSES = (Up(),)
-
-_WHY = "equal nodes would share what was drawn. Compile with share=False."
 
 
 class CompiledModel(nn.Module):
     """The model of a root block: a module that takes lists of Python examples.
 
-    Its parameters and state dict are those of the modules in the blocks, each once. Functions may
-    learn nothing else: a parameter that one merely captures is refused when the model runs.
+    Its parameters and state dict are those of the modules in the blocks, each once. A function that
+    captures any other tensor that requires a gradient is refused when the model runs.
 
     Args:
-        root: a block, or what converts to one, that takes Python objects (or nothing).
+        root: a block that takes Python objects (or nothing), or an object that converts to one.
         engine: "fast"; "autograd", which can be differentiated twice; or "reference", which runs
             one node at a time.
         policy: which nodes run together; see `graphfold.batching.scheduling.policies`. The default
-            lets all leaves run at once, and at the end what nothing waits for.
-        kernel: what reduces over children.
+            runs all leaves at once, and nodes without a reader at the end.
+        kernel: the kernels that reduce over children, "native" or "scatter".
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
-        fuse: whether functions are compiled: True for all, or it raises; None where that can be;
+        fuse: whether functions are compiled: True for all, or an error; None where it is possible;
             False for none. See `Network`.
-        backend: what runs compiled functions, "auto", "native" or "torch". See `Network`.
+        backend: the backend of compiled functions, "auto", "native" or "torch". See `Network`.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
@@ -80,13 +86,13 @@ class CompiledModel(nn.Module):
         self.share = share
         self.fuse, self.backend = fuse, backend
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
-        floats = {k.torch_dtype for b in blocks for k in _tensors(b) if k.is_floating_point}
+        floats = {k.torch_dtype for k in output_tensors(blocks) if k.is_floating_point}
         floats = floats or {torch.get_default_dtype()}
         self._widest = max(floats, key=lambda dtype: torch.finfo(dtype).bits)
-        # Where there are no parameters, this is what `double()` changes and `to(device)` moves.
+        # In a model without parameters, `double()` and `to(device)` change this buffer.
         self._like: Tensor
         self.register_buffer("_like", torch.zeros(0, dtype=self._widest), persistent=False)
-        # The network is made of the same modules, so it is no child: state dicts name them once.
+        # The network has the same modules, so it is no child: state dicts name them once.
         self._network: list[Network] = []
         self._checked: set[tuple[Cell, bool]] = set()  # see _check_cell
 
@@ -120,11 +126,12 @@ class CompiledModel(nn.Module):
             batch: as `batch` makes it.
         """
         network = self._network_of(batch.dag.schema)
-        shared = batch.schedule.sources is not None
-        precision = self.node_types.precision
-        precision.dtype = self._float_dtype() or self._widest
-        guard = refuse_random("a leaf", batch.dag.op_type.device, _WHY) if shared else nullcontext()
-        with guard:
+        self.node_types.precision.dtype = self._float_dtype() or self._widest
+        with ExitStack() as guards:
+            if batch.schedule.sources is not None:
+                reason = "equal nodes would share what was drawn. Compile with share=False."
+                device = batch.dag.op_type.device
+                guards.enter_context(refuse_random("a leaf", device, reason))
             x = self._inputs(batch)
         states: States = network(batch, x)
         return states
@@ -134,11 +141,11 @@ class CompiledModel(nn.Module):
         return self.results.collect(batch.dag, states, self._float_dtype())
 
     def lower(self, examples: Iterable[Any], num_workers: int = 0) -> TypedDAG:
-        """Examples as graphs: the slow part, to be done once.
+        """Records examples as graphs: the slow part, to be done once.
 
         Args:
             examples: the examples, in any iterable but a string or a dict.
-            num_workers: processes that share the work; 0 for none but this one.
+            num_workers: the number of processes that share the work; 0 for this one alone.
 
         Raises:
             BlockTypeError: if a single example is given, or one does not fit.
@@ -149,13 +156,12 @@ class CompiledModel(nn.Module):
         if num_workers < 0:
             raise BlockValueError(f"num_workers is {num_workers}. Give 0, or how many there are.")
         try:
-            if not num_workers:
-                return lower(self.node_types, self.results, examples)
-            known = examples if isinstance(examples, Sequence) else list(examples)
-            if not known:
-                return self.lower([])
-            return lower_in_processes(self.node_types, self.results, known, num_workers)
-        except Exception as error:  # also those of functions that blocks call
+            if num_workers and not isinstance(examples, Sequence):
+                examples = list(examples)
+            if num_workers and len(examples):  # type: ignore[arg-type]
+                return lower_in_processes(self.node_types, self.results, examples, num_workers)  # type: ignore[arg-type]
+            return lower(self.node_types, self.results, examples)
+        except Exception as error:  # of a function that a block calls, too
             if self._is_example(examples):
                 raise _single_example(examples) from error
             raise
@@ -164,17 +170,17 @@ class CompiledModel(nn.Module):
         """A planned batch of examples, or of graphs made of them, on the model's device."""
         dag = examples if isinstance(examples, TypedDAG) else self.lower(examples)
         batch = Batch(dag, build_schedule(dag, PASSES, self.policy, self.share))
-        device = next((t.device for t in self._tensors()), None)
+        device = next((t.device for t in chain(self.parameters(), self.buffers())), None)
         return batch if device is None or device.type == "cpu" else batch.to(device)
 
     def widen(self, dag: TypedDAG) -> TypedDAG:
-        """Graphs lowered earlier, or elsewhere, with the schema that the model has by now."""
+        """Gives lowered graphs of an earlier or another model the schema of this model."""
         self.node_types.learn(dag.schema)
         return widen(dag, self.node_types.schema)
 
     @property
     def execution(self) -> dict[str, str]:
-        """Node type -> how it ran the last time, as in `Network`."""
+        """Node type -> how its cell ran the last time, as in `Network`."""
         return self._network[0].execution if self._network else {}
 
     def __repr__(self) -> str:
@@ -189,14 +195,15 @@ class CompiledModel(nn.Module):
         )
 
     def _check_cell(self, cell: Cell, results: Iterable[Tensor] = ()) -> None:
-        """Looks once, in training and outside, whether a function learns what is not in the model.
+        """Refuses a captured tensor that requires a gradient; checks a cell once in each mode.
 
         Args:
-            cell: the cell of the function.
-            results: what it gave; one that only the engine calls is called on zeros instead.
+            cell: the cell of a function.
+            results: the tensors of a `LeafCell`; a `FunctionCell` is called on zeros instead.
 
         Raises:
-            EngineError: if it does.
+            EngineError: if the function reads a tensor that requires a gradient and belongs to no
+                module of the model.
         """
         key = cell, self.training
         if key in self._checked or not torch.is_grad_enabled():
@@ -204,18 +211,18 @@ class CompiledModel(nn.Module):
         if isinstance(cell, FunctionCell):
             dtype = self.node_types.precision.dtype
             results = on_zeros(cell.fn, cell.input_type, dtype, self._like.device)
-        own = set(map(id, self.parameters()))
+        parameters = set(map(id, self.parameters()))
         for leaf in gradient_leaves(results):
-            if id(leaf) not in own:
+            if id(leaf) not in parameters:
                 raise EngineError(
-                    f"{cell.whose} reads a tensor of shape {list(leaf.shape)} that requires a "
+                    f"{cell.block} reads a tensor of shape {list(leaf.shape)} that requires a "
                     "gradient but belongs to no module of the model, so no optimizer would learn "
                     "it. Put it, and the function, into an nn.Module, or pass it with FromTensor."
                 )
         self._checked.add(key)
 
     def _is_example(self, examples: Any) -> bool:
-        """True for an example of the root itself, given as a sequence whose first item is none."""
+        """True for a sequence that is one example of the root, while its first item is not."""
         if not isinstance(examples, (Sequence, Tensor, np.ndarray)) or not len(examples):
             return False
         return not self._fits(examples[0]) and self._fits(examples)
@@ -223,18 +230,14 @@ class CompiledModel(nn.Module):
     def _fits(self, example: Any) -> bool:
         try:
             run(self.root, Depth(), example)
-        except Exception:  # functions of the user, called with what is no example, raise anything
+        except Exception:  # the user's functions, called with no example, may raise anything
             return False
         return True
 
-    def _tensors(self) -> Iterator[Tensor]:
-        yield from self.parameters()
-        yield from self.buffers()
-
     def _float_dtype(self) -> torch.dtype | None:
-        """The dtype of the parameters, else the one asked for; None for that of each type."""
-        asked = None if self._like.dtype == self._widest else self._like.dtype
-        return float_dtype_of([self.blocks]) or asked
+        """The dtype of the parameters, else of `double()` and the like; None for each type's."""
+        converted = None if self._like.dtype == self._widest else self._like.dtype
+        return float_dtype_of([self.blocks]) or converted
 
     def _network_of(self, schema: Schema) -> Network:
         names = [t.name for t in schema.types if t.name != EXAMPLE]
@@ -249,9 +252,10 @@ class CompiledModel(nn.Module):
         return network
 
     def _inputs(self, batch: Batch) -> dict[str, Mapping[str, Tensor]]:
-        """Inputs of the engine: the states of leaves, which are computed here, else columns."""
+        """The inputs of the engine: for leaves their states, for other nodes their columns."""
         dag, sources = batch.dag, batch.schedule.sources
-        found: dict[str, Mapping[str, Tensor]] = {}
+        dtype = self.node_types.precision.dtype
+        inputs: dict[str, Mapping[str, Tensor]] = {}
         for index, node_type in enumerate(dag.schema.types):
             if node_type.name == EXAMPLE:
                 continue
@@ -262,22 +266,21 @@ class CompiledModel(nn.Module):
                 columns = {name: column.index_select(0, rows) for name, column in columns.items()}
             cell = self.node_types.cell(node_type.name)
             if isinstance(cell, LeafCell):
-                found[node_type.name] = cell.compute(count, columns)
-                self._check_cell(cell, found[node_type.name].values())
-            else:  # the empty column says how many nodes there are, and their dtype
-                dtype = self.node_types.precision.dtype
-                nothing = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
+                inputs[node_type.name] = cell.compute(count, columns)
+                self._check_cell(cell, inputs[node_type.name].values())
+            else:  # an empty column has the number of nodes and their dtype
+                empty = torch.zeros(count, 0, dtype=dtype, device=dag.op_type.device)
                 converted = {
                     name: column.to(dtype) if column.is_floating_point() else column
                     for name, column in columns.items()
                 }
-                found[node_type.name] = {**converted, "rows": nothing}
+                inputs[node_type.name] = {**converted, "rows": empty}
                 self._check_cell(cell)
-        return found
+        return inputs
 
 
 def is_iterable(examples: object) -> bool:
-    """True for possible batches of examples: no strings, no dicts, nothing without items."""
+    """True for an iterable that may be a list of examples: no string and no dict."""
     if isinstance(examples, (str, bytes, Mapping)):
         return False
     try:
@@ -304,12 +307,5 @@ def compile(
     fuse: bool | None = None,
     backend: str = "auto",
 ) -> CompiledModel:
-    """`CompiledModel(root, ...)`: the model of a root block, with the same options."""
+    """The model of a root block: `CompiledModel(root, ...)`, with the same options."""
     return CompiledModel(root, engine, policy, kernel, ragged, share, fuse, backend)
-
-
-def _tensors(block: Any) -> list[TensorType]:
-    """The tensor types in the output of a block."""
-    kind = block.output_type
-    terminals = [] if kind is None else kind.terminal_types()
-    return [item for item in terminals if isinstance(item, TensorType)]

@@ -1,4 +1,4 @@
-"""BlockDataset: examples lowered once, batches of them whenever they are wanted."""
+"""BlockDataset: examples that are lowered once, for any number of batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from torch import Tensor
 
 from graphfold._torch import collate_by_default
 from graphfold.batching import Batch, build_schedule
-from graphfold.blocks.block_errors import (
-    BlockIndexError,
-    BlockTypeError,
-    BlockValueError,
-    quoted,
-)
+from graphfold.blocks.block_errors import BlockIndexError, BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.running.compiled import PASSES, CompiledModel, is_iterable
 from graphfold.blocks.running.node_types import OUTPUTS
 from graphfold.blocks.running.to_graphs import Label
@@ -41,26 +36,26 @@ _SCALARS = (type(None), bool, int, float, str)
 
 
 class BlockDataset(GraphDataset):
-    """The examples of a model, as graphs in one piece.
+    """The examples of a model, lowered to graphs.
 
     `dataset[numbers]` is a planned batch of the examples with these numbers, and `dataset[number]`
-    of one; it is cut out and planned by array operations. It is a dataset of torch, too: a
-    `DataLoader` makes the same batches of it, as do those of its subsets.
+    of one; array operations select and plan it. It is also a dataset of torch: a `DataLoader` of
+    it, or of its subsets, makes the same batches.
 
     Args:
         model: the model.
         examples: the examples, in any iterable but a string or a dict.
-        num_workers: processes that share the work of lowering them; 0 for none but this one.
-        cache_dir: a folder where lowered examples are kept for the next run; None for nowhere.
-        version: names what is kept there: another version is lowered anew. Change it whenever the
-            examples change, or the blocks, or what their functions do with Python objects.
+        num_workers: the number of processes that lower them; 0 for this one alone.
+        cache_dir: a folder that stores lowered examples for the next run; None for no store.
+        version: the name of the stored examples; another version is lowered again. Change it
+            whenever the examples, the blocks or their functions of Python objects change.
 
     Raises:
         BlockTypeError: if a single example is given.
-        BlockValueError: if there is a `cache_dir` without a version, what is kept there was made of
-            another number of examples or by another model, or a label cannot be stored.
+        BlockValueError: if there is a `cache_dir` without a version, the stored examples are of
+            another number or another model, or a label cannot be stored.
         DataError: if nothing can be stored in `cache_dir`.
-        GraphfoldError: if one does not fit the model; a note names it.
+        GraphfoldError: if an example does not fit the model; a note names it.
     """
 
     def __init__(
@@ -87,7 +82,7 @@ class BlockDataset(GraphDataset):
         return self.dag.num_graphs
 
     def __getitem__(self, numbers: int | slice | Sequence[int]) -> Batch:
-        """A planned batch of the examples with these numbers, or of the one with this number.
+        """A planned batch of the examples with these numbers, or of a single example.
 
         Args:
             numbers: a number, from the end if it is negative; a slice; or numbers from 0 on.
@@ -100,7 +95,7 @@ class BlockDataset(GraphDataset):
         return super().__getitem__(self._numbers(numbers))
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Batch]:
-        """A list of one batch: a `DataLoader` asks so for all examples of a batch at once."""
+        """A list of one batch; a `DataLoader` calls it with all numbers of a batch."""
         return [self[numbers]]
 
     def _numbers(self, numbers: Any) -> list[int]:
@@ -127,14 +122,13 @@ class BlockDataset(GraphDataset):
         return chosen
 
     def loader(self, batch_size: int, shuffle: bool = False, seed: int = 0) -> GraphLoader:
-        """Batches of the examples, once each.
+        """Batches of all examples.
 
         Args:
-            batch_size: how many examples a batch has.
-            shuffle: whether they come in another order each time. The first time has that of
-                `seed` and epoch 0, the next that of epoch 1; `loader.sampler.set_epoch` chooses
-                which comes next.
-            seed: of the orders.
+            batch_size: the number of examples in a batch.
+            shuffle: whether each epoch has another order, which depends on `seed` and the number of
+                the epoch; `loader.sampler.set_epoch` sets the number of the next epoch.
+            seed: the seed of the orders.
         """
         sampler = EpochSampler(
             torch.arange(len(self), device="cpu"),
@@ -147,10 +141,10 @@ class BlockDataset(GraphDataset):
 
 
 class EpochSampler(BatchSampler):
-    """A `BatchSampler` that goes to the next epoch by itself, however far an epoch is read.
+    """A `BatchSampler` that counts the epochs itself, even if an epoch is not read to its end.
 
     Attributes:
-        epoch: the one that comes next.
+        epoch: the number of the next epoch.
     """
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -160,7 +154,7 @@ class EpochSampler(BatchSampler):
 
 
 def _merge(batches: Sequence[Batch], *, collate_fn_map: object = None) -> Batch:
-    """One batch of several, planned again unless it is a single one."""
+    """Joins several batches and plans the joined one."""
     first, *others = batches
     if not others:
         return first
@@ -171,7 +165,7 @@ def _merge(batches: Sequence[Batch], *, collate_fn_map: object = None) -> Batch:
 def _load_or_lower(
     model: CompiledModel, examples: Sequence[Any], folder: Path, version: str, num_workers: int
 ) -> TypedDAG:
-    """The graphs of some examples: from their file if there is one, else lowered and stored."""
+    """The graphs of the examples: read from the store, or else lowered and stored."""
     name = hashlib.sha256(f"{FORMAT} {version}".encode()).hexdigest()
     path = folder / f"{name}.graphs"
     dag = _load(path)
@@ -193,26 +187,26 @@ def _load_or_lower(
 
 
 def _store(dag: TypedDAG, path: Path) -> None:
-    """Writes a copy beside and renames it; several processes may do so at once."""
+    """Writes the graphs into a new folder and renames it; several processes may do so at once."""
     labels = tuple(map(_text, dag.dictionaries[_LABELS]))
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".lowering-", dir=path.parent) as folder:
-            whole = Path(folder) / "whole"
-            whole.mkdir()
-            with StoreWriter(dag.schema, whole) as writer:
+            graphs = Path(folder) / "graphs"
+            graphs.mkdir()
+            with StoreWriter(dag.schema, graphs) as writer:
                 writer.append(replace(dag, dictionaries={_LABELS: labels}))
                 writer.finish(schema=dag.schema.to_dict())
             shutil.rmtree(path, ignore_errors=True)  # a damaged one
             try:
-                os.rename(whole, path)
+                os.rename(graphs, path)
             except OSError:
-                if _load(path) is None:  # else another process was quicker
+                if _load(path) is None:  # else another process was faster
                     raise
 
 
 def _load(path: Path) -> TypedDAG | None:
-    """The graphs of a copy, or None if there is none, or a damaged one."""
+    """The stored graphs, or None if they are absent or damaged."""
     try:
         schema = Schema.from_dict(read_manifest(path)["schema"])
         dag = open_graphs(path, schema, ())
@@ -226,7 +220,7 @@ def _text(label: Any) -> str:
     """A label as JSON.
 
     Raises:
-        BlockValueError: if that does not hold it.
+        BlockValueError: if JSON cannot represent it.
     """
     try:
         return json.dumps(_plain(label.value))
@@ -238,7 +232,7 @@ def _text(label: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value in a form that JSON holds, so that `_value` gives it back as it was."""
+    """A value as JSON can represent it; `_value` restores it, types included."""
     if type(value) in _SCALARS:
         return value
     if type(value) in (list, tuple):
@@ -263,10 +257,10 @@ def _value(plain: Any) -> Any:
 
 
 def _listed(examples: Iterable[Any]) -> Iterable[Any]:
-    """The examples in a form that `lower` cannot take for a single one.
+    """The examples, as a list if they are a tuple, a tensor or an array.
 
     Raises:
-        BlockTypeError: if it is a single one.
+        BlockTypeError: if it is a single example.
     """
     if not is_iterable(examples):
         raise BlockTypeError(

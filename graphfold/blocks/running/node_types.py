@@ -1,10 +1,10 @@
-"""Node types: what nodes compute, and how types are named after it.
+"""Node types: their operations, arguments and names.
 
-A node type says which operation is run and how its arguments come: the name of the operation and,
-for each tensor, `x` (the example holds it: a column of the node), `=NAME` (a constant) or `SLOT:N`
-(output N of the child in that slot). So `tree_lstm(0:0,0:1,1:0,1:1)` reads two outputs of each of
-two children, and `embedding(x)` is a leaf; `sum(*:0)` reads the first output of any number of
-children. Types with the same operation share its weights.
+The name of a node type is the name of its operation with the source of each tensor: `x` (the
+example: a column of the node), `=NAME` (a constant) or `SLOT:N` (output N of the child in that
+slot). So `tree_lstm(0:0,0:1,1:0,1:1)` reads two outputs of each of two children, and `embedding(x)`
+is a leaf; `sum(*:0)` reads the first output of any number of children. Types with the same
+operation share its weights.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from graphfold.batching import Cell
+from graphfold.blocks.block import Block
 from graphfold.blocks.block_errors import BlockTypeError
-from graphfold.blocks.core import Block, Primitive
 from graphfold.blocks.function import Function
 from graphfold.blocks.inference.types import TensorType
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import CellContext, Constant, Precision, Source
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.errors import SchemaError, did_you_mean
 
-#: The type of the node that an example is: it computes nothing.
+#: The type of the node that stands for an example: it computes nothing.
 EXAMPLE = "example"
-#: The relations from nodes to their example: what it gives, and how long its sequences are.
+#: The relations from nodes to their example: its outputs, and the lengths of its sequences.
 OUTPUTS, LENGTHS = "outputs", "lengths"
 
 _RELATIONS = (
@@ -40,8 +41,16 @@ _RELATIONS = (
 #: Names that a dict of modules cannot have as keys.
 _RESERVED = frozenset(dir(nn.ModuleDict()))
 
-#: Dtypes of columns for those that a schema does not have.
+#: Dtypes of columns in place of those that a schema does not support.
 _STORED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "int16": "int32"}
+
+
+def output_tensors(blocks: Sequence[Block]) -> Iterator[TensorType]:
+    """The tensor types in the outputs of blocks."""
+    for block in blocks:
+        for kind in block.output_type.terminal_types() if block.output_type else ():
+            if isinstance(kind, TensorType):
+                yield kind
 
 
 @dataclass
@@ -49,40 +58,38 @@ class Operations:
     """The operations of a model by name; equal ones of several blocks are one.
 
     Attributes:
-        primitives: name -> a block that does it.
-        name_of: block -> the name of what it does.
-        copies: for tensors that the example holds or that are constant, where a node is needed:
-            functions that give them back.
+        primitives: name -> a block of the operation.
+        name_of: block -> the name of its operation.
+        copies: type -> the identity function, which makes a node of a tensor of the example or of a
+            constant.
     """
 
     primitives: dict[str, Primitive] = field(default_factory=dict)
     name_of: dict[Primitive, str] = field(default_factory=dict)
     copies: dict[TensorType, Function] = field(default_factory=dict)
-    _known: dict[Hashable, str] = field(default_factory=dict)
+    _name_of_key: dict[Hashable, str] = field(default_factory=dict)
 
     @staticmethod
     def of(blocks: Sequence[Block]) -> Operations:
-        """The operations of some blocks, which have passed their checks."""
-        found = Operations()
+        """The operations of checked blocks."""
+        operations = Operations()
         for block in blocks:
             if isinstance(block, Primitive):
-                found._add(block)
-        for block in blocks:
-            for kind in block.output_type.terminal_types() if block.output_type else ():
-                if isinstance(kind, TensorType) and kind not in found.copies:
-                    copy = Function(_identity, "value", infer_output_type=False)
-                    found.copies[kind] = copy.set_input_type(kind).set_output_type(kind)
-                    found._add(found.copies[kind])
-        return found
+                operations._add(block)
+        for kind in dict.fromkeys(output_tensors(blocks)):
+            copy = Function(_identity, "value", infer_output_type=False)
+            operations.copies[kind] = copy.set_input_type(kind).set_output_type(kind)
+            operations._add(copy)
+        return operations
 
     def modules(self) -> dict[str, nn.Module]:
-        """The modules by the names that they have in a state dict, each once; constants last."""
-        found: dict[str, nn.Module] = {}
+        """Name in a state dict -> module, each module once; constants last."""
+        modules: dict[str, nn.Module] = {}
         for name, block in sorted(self.primitives.items(), key=lambda item: item[1].is_constant):
             for number, module in enumerate(block.own_modules()):
-                if not any(module is known for known in found.values()):
-                    found[f"{name}__{number}" if number else name] = module
-        return found
+                if not any(module is other for other in modules.values()):
+                    modules[f"{name}__{number}" if number else name] = module
+        return modules
 
     def find(self, name: str) -> Primitive:
         """The operation of a name.
@@ -98,26 +105,26 @@ class Operations:
         return self.primitives[name]
 
     def _add(self, block: Primitive) -> None:
-        """Names what a block does, as it asks for if that is new."""
+        """Adds the operation of a block under its name, with a number if that is taken."""
         if block.operation is None:
             return
         key, wanted = block.operation
-        if key not in self._known:
+        if key not in self._name_of_key:
             base = re.sub(r"\W+", "_", wanted).strip("_") or "function"
             taken = {*self.primitives, *_RESERVED}
             names = (f"{base}_{n}" if n > 1 else base for n in range(1, len(taken) + 2))
-            self._known[key] = next(name for name in names if name not in taken)
-        self.name_of[block] = self._known[key]
-        self.primitives.setdefault(self._known[key], block)
+            self._name_of_key[key] = next(name for name in names if name not in taken)
+        self.name_of[block] = self._name_of_key[key]
+        self.primitives.setdefault(self._name_of_key[key], block)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """An operation with the way in which its arguments come; see the module.
+    """An operation with the sources of its arguments; the module's docstring has its spelling.
 
     Attributes:
-        operation: its name.
-        sources: of each tensor; of a reduction, the output number that it reads of every child.
+        operation: the name of the operation.
+        sources: the source of each tensor; of a reduction, the output number to read of each child.
     """
 
     operation: str
@@ -130,7 +137,7 @@ class Signature:
 
     @staticmethod
     def parse(text: str) -> Signature:
-        """The signature that `str` spelled so."""
+        """The signature of a name, the inverse of `str`."""
         operation, _, rest = text[:-1].partition("(")
         if rest.startswith("*:"):
             return Signature(operation, int(rest[2:]))
@@ -173,7 +180,7 @@ class NodeTypes:
     """Node types in order of their first occurrence, and their cells.
 
     Args:
-        operations: what nodes may compute.
+        operations: the operations of nodes.
     """
 
     def __init__(self, operations: Operations) -> None:
@@ -202,7 +209,7 @@ class NodeTypes:
         return number
 
     def learn(self, schema: Schema) -> None:
-        """Adds the types of a schema that this model, or one like it, has made."""
+        """Adds the types of a schema, of this model or one with the same operations."""
         for node_type in schema.types:
             if node_type.name != EXAMPLE:
                 signature = Signature.parse(node_type.name)
@@ -220,7 +227,7 @@ class NodeTypes:
 
 
 def widen(dag: TypedDAG, schema: Schema) -> TypedDAG:
-    """Graphs with a schema that has their types, and perhaps more, in any order.
+    """Gives graphs a schema that has all their types, in any order, and perhaps others.
 
     Raises:
         SchemaError: if the schema lacks a type of the graphs.

@@ -1,4 +1,4 @@
-"""Results: from the states of nodes back to what the root gives, and to the metrics."""
+"""Results: the output of the root and the metrics, from the states of nodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import States
+from graphfold.blocks.block import Block
 from graphfold.blocks.block_errors import BlockTypeError
-from graphfold.blocks.core import Block, Depth, Evaluation, Primitive, Recorder
+from graphfold.blocks.contexts import Depth, Evaluation, Recorder
 from graphfold.blocks.inference.types import (
     BroadcastSequenceType,
     PyObjectType,
@@ -24,23 +25,23 @@ from graphfold.blocks.inference.types import (
     in_dtype,
     pair_of,
 )
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import field_of, from_rows
 from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS
 from graphfold.dag import TypedDAG
 
-#: A gradient for fewer than one in so many nodes is kept sparse.
+#: If fewer than one in so many nodes is read, the gradient names the rows.
 _FEW = 8
 
 
 class Metric(Primitive):
-    """Collects tensors under a name, with labels if there are any; gives nothing.
+    """Collects tensors under a name, with optional labels; returns nothing.
 
-    The values of all examples come back as one tensor, in the order in which the blocks ran, with
+    The values of all examples become one tensor, in the order in which the blocks ran, with
     gradients: a loss may be a metric.
 
     Args:
-        metric_name: the name, as a string; several blocks may have the same, for tensors of one
-            type.
+        metric_name: the name, as a string; several blocks may share it, for tensors of one type.
 
     Raises:
         BlockTypeError: if the input is neither a tensor nor (tensor, Python object).
@@ -61,7 +62,7 @@ class Metric(Primitive):
 
     @property
     def operation(self) -> None:
-        """None: a metric only names what others compute."""
+        """None: a metric only names the results of other blocks."""
         return None
 
     @property
@@ -84,7 +85,7 @@ class Metric(Primitive):
     def _split(self, x: Any) -> tuple[Any, Any]:
         return x if self.has_labels else (x, None)
 
-    def _input_found(self, kind: ResultType) -> None:
+    def _infer_from_input(self, kind: ResultType) -> None:
         if not isinstance(kind, TupleType):
             return
         value, label = pair_of(kind, f"(tensor, PyObject) by {self}")
@@ -97,13 +98,13 @@ class Result:
     """The output and the metrics of a model for some examples.
 
     Attributes:
-        output: as the root's output type says, with tensors [num_examples, ...]. In the place of a
-            sequence is a list with the sequence of each example: of tensors one tensor
-            [length, ...], of anything else a list, as `eval` gives it.
+        output: an instance of the root's output type, with tensors [num_examples, ...]. A sequence
+            is a list of the sequences of each example: a tensor [length, ...] if its elements are
+            tensors, otherwise a list as in `eval`.
         metrics: name -> [num_values, ...], in the order of the examples and, within one, in which
             the blocks ran.
         labels: name -> the labels of these values, for metrics that take labels; None for a value
-            that came from a block of that name without. Empty if there are no labels at all.
+            of a block of that name without labels. Empty if no metric takes labels.
     """
 
     output: Any
@@ -125,17 +126,17 @@ class Results:
         metrics = [block for block in blocks if isinstance(block, Metric)]
         self._metrics = {metric.name: metric.tensor for metric in metrics}
         self._labelled = sorted({b.name for b in metrics if b.has_labels})
-        first = _count(self._kind)
+        first = sum(isinstance(p, (TensorType, SequenceType)) for p in _parts(self._kind))
         self._slot_of = {name: first + n for n, name in enumerate(sorted(self._metrics))}
 
     def check(self, ragged: bool) -> None:
-        """Refuses a root that gives no batches.
+        """Checks that the outputs of the root can be batched.
 
         Args:
-            ragged: whether it may give sequences.
+            ragged: whether sequences are allowed.
 
         Raises:
-            BlockTypeError: if Python objects, endless sequences or nothing at all would.
+            BlockTypeError: if they are Python objects or endless sequences, or there are none.
         """
         kind, kinds = self._kind, list(self._kind.terminal_types())
         if any(isinstance(item, PyObjectType) for item in kinds):
@@ -147,7 +148,8 @@ class Results:
             raise BlockTypeError(
                 f"root must have at least one output or metric tensor: {kind} of {self.root}."
             )
-        if _has(kind, BroadcastSequenceType) or (not ragged and _has(kind, SequenceType)):
+        refused = BroadcastSequenceType if ragged else SequenceType
+        if any(isinstance(part, refused) for part in _parts(kind)):
             raise BlockTypeError(
                 f"root output may not contain sequences: {kind} of {self.root}. Reduce them, "
                 "collect values with Metric, or compile with ragged=True."
@@ -163,27 +165,29 @@ class Results:
         Args:
             dag: the batch.
             states: the states of its nodes.
-            dtype: that of floating-point results; None for that of their types.
+            dtype: the dtype of floating-point results; None for the dtype of their types.
         """
         columns = dag.columns[f"relation:{OUTPUTS}"]
-        found = _Found(dag, states, columns["slot"], columns["number"], dtype)
-        output, _ = found.batched(self._kind, dag.num_graphs, 0)
-        metrics = {n: found.tensors(self._slot_of[n], self._metrics[n]) for n in self._slot_of}
+        slots = _Slots(dag, states, columns["slot"], columns["number"], dtype)
+        output, _ = slots.batched(self._kind, dag.num_graphs, 0)
+        metrics = {n: slots.tensors(self._slot_of[n], self._metrics[n]) for n in self._slot_of}
         return Result(output, metrics, self._labels(dag, columns["label"], columns["slot"]))
 
     def _labels(self, dag: TypedDAG, label: Tensor, slot: Tensor) -> dict[str, list[Any]]:
-        known = dag.dictionaries.get((f"relation:{OUTPUTS}", "label"), ())
+        dictionary = dag.dictionaries.get((f"relation:{OUTPUTS}", "label"), ())
         labels: dict[str, list[Any]] = {name: [] for name in self._labelled}
-        by_slot = {self._slot_of[name]: found for name, found in labels.items()}
-        if known:  # graphs may have been stored without their labels
+        by_slot = {self._slot_of[name]: values for name, values in labels.items()}
+        if dictionary:  # graphs may have been stored without their labels
             for code, place in zip(label.tolist(), slot.tolist(), strict=True):
                 if place in by_slot:
-                    by_slot[place].append(known[code].value if code >= 0 else None)
+                    by_slot[place].append(dictionary[code].value if code >= 0 else None)
         return labels
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Slots:
+    """The values in the slots of a batch."""
+
     dag: TypedDAG
     states: States
     slot: Tensor
@@ -192,23 +196,23 @@ class _Found:
 
     def tensors(self, slot: int, kind: TensorType) -> Tensor:
         """[num_values, ...] the tensors of a slot, in the order of the examples."""
-        mine = torch.nonzero(self.slot == slot).view(-1)
-        nodes = self.dag.relations[OUTPUTS].index[mine]
-        numbers = self.number[mine]
+        edges = torch.nonzero(self.slot == slot).view(-1)
+        nodes = self.dag.relations[OUTPUTS].index[edges]
+        numbers = self.number[edges]
+        dtype = in_dtype(kind, self.dtype)
         rows: Tensor | None = None
         for number in torch.unique(numbers).tolist():
             chosen = torch.nonzero(numbers == number).view(-1)
             part = self._rows(field_of(number, kind), nodes[chosen])
-            if len(chosen) == len(mine):
+            if len(chosen) == len(edges):
                 rows = part
                 break
             if rows is None:
-                rows = part.new_zeros(len(mine), part.shape[1])
+                rows = part.new_zeros(len(edges), part.shape[1])
             rows = rows.index_copy(0, chosen, part)
         if rows is None:
-            shape = (0, *kind.shape)
-            return torch.zeros(shape, dtype=in_dtype(kind, self.dtype), device=self.slot.device)
-        return from_rows(rows, kind).to(in_dtype(kind, self.dtype))
+            return torch.zeros((0, *kind.shape), dtype=dtype, device=self.slot.device)
+        return from_rows(rows, kind).to(dtype)
 
     def _rows(self, field: str, nodes: Tensor) -> Tensor:
         """[len(nodes), width] the field of some nodes."""
@@ -217,7 +221,7 @@ class _Found:
         return self.states[field].index_select(0, nodes)
 
     def batched(self, kind: ResultType, count: int, slot: int) -> tuple[Any, int]:
-        """`count` instances of a type as one batch, and the slot after those of the type."""
+        """A batch of `count` instances of a type, which begins at `slot`; then the next slot."""
         if isinstance(kind, TensorType):
             return self.tensors(slot, kind), slot + 1
         if isinstance(kind, TupleType):
@@ -235,12 +239,12 @@ class _Found:
     def lengths(self, slot: int) -> list[int]:
         """The lengths of the sequences of a slot."""
         columns = self.dag.columns[f"relation:{LENGTHS}"]
-        found: list[int] = columns["length"][columns["slot"] == slot].tolist()
-        return found
+        lengths: list[int] = columns["length"][columns["slot"] == slot].tolist()
+        return lengths
 
 
 def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:
-    """A batch of elements as one sequence for each length: a tensor of tensors, else a list."""
+    """Splits a batch of elements into sequences: tensors if the elements are tensors, or lists."""
     if isinstance(kind, TensorType):
         return list(torch.split(values, lengths))
     elements = _elements(kind, values, sum(lengths))
@@ -251,7 +255,7 @@ def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:
 
 
 def _elements(kind: ResultType, values: Any, count: int) -> Sequence[Any]:
-    """A batch of elements one by one."""
+    """The elements of a batch, one by one."""
     if isinstance(kind, TensorType):
         return torch.unbind(values)
     if isinstance(kind, TupleType):
@@ -260,19 +264,8 @@ def _elements(kind: ResultType, values: Any, count: int) -> Sequence[Any]:
     return values if isinstance(kind, SequenceType) else [None] * count
 
 
-def _count(kind: ResultType) -> int:
-    if isinstance(kind, TupleType):
-        return sum(map(_count, kind))
-    if isinstance(kind, SequenceType):
-        return 1 + _count(kind.element_type)
-    return int(isinstance(kind, TensorType))
-
-
-def _has(kind: ResultType, wanted: type[ResultType]) -> bool:
-    return any(isinstance(item, wanted) for item in _parts(kind))
-
-
 def _parts(kind: ResultType) -> Iterator[ResultType]:
+    """A type and all types in it."""
     yield kind
     if isinstance(kind, TupleType):
         for item in kind:

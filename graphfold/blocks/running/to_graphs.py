@@ -1,8 +1,8 @@
 """Lowering: from Python examples to graphs, without a single tensor operation.
 
-An example runs through the blocks, and every primitive leaves one node; blocks that only wire leave
+An example runs through the blocks, and every primitive adds one node; blocks that only wire add
 none. The outputs of an example and the values of metrics are edges of a relation from their node to
-the example's first node, which is the example itself and computes nothing.
+the first node of the example, which stands for the example and computes nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import torch
 
 from graphfold._torch import outside_modes
 from graphfold.blocks.constants import FromTensor
-from graphfold.blocks.core import Primitive, Recorder, run
+from graphfold.blocks.contexts import Recorder, run
 from graphfold.blocks.inference.types import ResultType, SequenceType, TensorType, TupleType
+from graphfold.blocks.primitive import Primitive
 from graphfold.blocks.running.cells import Constant, Source
 from graphfold.blocks.running.node_types import LENGTHS, OUTPUTS, NodeTypes, widen
 from graphfold.blocks.running.results import Metric, Results
@@ -26,11 +27,11 @@ from graphfold.dag import Relation, TypedDAG, collate, compute_depth
 from graphfold.dag.typed_dag import pointers
 from graphfold.errors import ConfigError, add_note
 
-#: Runs per process, so that one with large examples does not keep the others waiting.
+#: Runs of examples per process, so that one with large examples does not delay the others.
 RUNS_PER_PROCESS = 4
 
-#: For the copy of the memory that the processes have: blocks hold functions, which cannot be sent.
-_SHARED: dict[str, tuple[NodeTypes, Results, Sequence[Any]]] = {}
+#: The arguments of the forked processes: blocks hold functions, which cannot be pickled.
+_SHARED: list[tuple[NodeTypes, Results, Sequence[Any]]] = []
 
 
 class Output(NamedTuple):
@@ -52,11 +53,11 @@ class Label:
 
 
 class GraphRecorder(Recorder):
-    """Records what examples need computed, as graphs.
+    """Records the calls that examples need, as graphs.
 
     Args:
         node_types: the node types of the model, to which new ones are added.
-        results: what the model gives back.
+        results: the results of the model.
         first: the number of the first example.
     """
 
@@ -96,10 +97,10 @@ class GraphRecorder(Recorder):
         anchors = _long([*self._anchors, num_nodes])
         input_ptr = _long([0, *self._ends])
         input_index = _long(self._inputs)
-        outputs = torch.tensor(self._outputs, dtype=torch.int64, device="cpu").reshape(-1, 4)
-        lengths = torch.tensor(self._lengths, dtype=torch.int64, device="cpu").reshape(-1, 2)
+        outputs, lengths = _long(self._outputs).reshape(-1, 4), _long(self._lengths).reshape(-1, 2)
         batch = torch.repeat_interleave(torch.arange(num_graphs, device="cpu"), anchors.diff())
-        per_graph = _long([0, *self._output_ends]), _long([0, *self._length_ends])
+        num_outputs = _long([0, *self._output_ends]).diff()
+        num_lengths = _long([0, *self._length_ends]).diff()
         columns: dict[str, dict[str, torch.Tensor]] = {s: {} for s in schema.spaces()}
         for op_type, node_type in enumerate(schema.types):
             lists = self._columns.get(op_type, [[] for _ in node_type.features])
@@ -112,7 +113,6 @@ class GraphRecorder(Recorder):
         columns[f"relation:{LENGTHS}"] = {"slot": lengths[:, 0], "length": lengths[:, 1]}
         file = torch.full((num_graphs,), -1, device="cpu")  # there is none
         numbers = torch.arange(self._first, self._first + num_graphs, device="cpu")
-        length_of_graph = per_graph[1].diff()
         return TypedDAG(
             schema=schema,
             op_type=_long(self._op_type),
@@ -127,10 +127,9 @@ class GraphRecorder(Recorder):
             origin=torch.stack([file, torch.zeros_like(file), numbers], 1),
             columns=columns,
             relations={
-                OUTPUTS: Relation(_at(anchors, per_graph[0].diff()), outputs[:, 0].contiguous()),
+                OUTPUTS: Relation(_at(anchors, num_outputs), outputs[:, 0].contiguous()),
                 LENGTHS: Relation(
-                    _at(anchors, length_of_graph),
-                    torch.repeat_interleave(anchors[:-1], length_of_graph),
+                    _at(anchors, num_lengths), torch.repeat_interleave(anchors[:-1], num_lengths)
                 ),
             },
             dictionaries={(f"relation:{OUTPUTS}", "label"): tuple(self._labels)},  # type: ignore
@@ -193,11 +192,11 @@ class GraphRecorder(Recorder):
         return len(self._op_type) - 1
 
     def _as_output(self, value: Any, kind: TensorType) -> Output:
-        """The tensor as the output of a node, which is made if it has none."""
+        """The output of a node for a tensor; a node is made for an array or a constant."""
         return value if isinstance(value, Output) else self.node(self._copies[kind], (value,))[0]
 
     def _give(self, kind: ResultType | None, values: list[Any], slot: int) -> int:
-        """Notes some instances of a type as outputs; returns the slot after those of the type."""
+        """Notes instances of a type as outputs, from `slot` on; returns the next slot."""
         if isinstance(kind, TensorType):
             for value in values:
                 node, number = self._as_output(value, kind)
@@ -216,11 +215,11 @@ class GraphRecorder(Recorder):
 def lower(
     node_types: NodeTypes, results: Results, examples: Iterable[Any], first: int = 0
 ) -> TypedDAG:
-    """Examples as graphs.
+    """Records examples as graphs.
 
     Args:
         node_types: the node types of the model, to which new ones are added.
-        results: what the model gives back.
+        results: the results of the model.
         examples: the examples.
         first: the number of the first of them.
 
@@ -233,7 +232,7 @@ def lower(
         for example in examples:
             recorder.example(example)
             number += 1
-    except Exception as error:  # also those of functions that blocks call
+    except Exception as error:  # of a function that a block calls, too
         add_note(error, f"in example {number} (counted from 0)")
         raise
     return recorder.build()
@@ -242,13 +241,13 @@ def lower(
 def lower_in_processes(
     node_types: NodeTypes, results: Results, examples: Sequence[Any], num_workers: int
 ) -> TypedDAG:
-    """The graphs of some examples, as `lower` makes them, their types in the same order.
+    """`lower` in several processes, with the same result.
 
     Args:
-        node_types: as in `lower`, like the next two.
-        results: see there.
-        examples: see there.
-        num_workers: how many processes.
+        node_types: as in `lower`.
+        results: as in `lower`.
+        examples: as in `lower`.
+        num_workers: the number of processes.
 
     Raises:
         ConfigError: if this system cannot fork processes.
@@ -260,7 +259,7 @@ def lower_in_processes(
         )
     size = max(1, -(-len(examples) // (num_workers * RUNS_PER_PROCESS)))
     bounds = [(start, start + size) for start in range(0, len(examples), size)]
-    _SHARED["of_all"] = node_types, results, examples
+    _SHARED.append((node_types, results, examples))
     try:
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
@@ -274,7 +273,7 @@ def lower_in_processes(
 
 
 def _lower_run(bounds: tuple[int, int]) -> TypedDAG:
-    node_types, results, examples = _SHARED["of_all"]
+    node_types, results, examples = _SHARED[-1]
     return lower(node_types, results, examples[slice(*bounds)], first=bounds[0])
 
 
