@@ -55,12 +55,7 @@ from graphfold.layers.readouts.readout import (
 )
 from graphfold.layers.trees.alignment import AlignmentCell
 from graphfold.layers.trees.inside_outside import InsideCell, LabelCell, OutsideCell
-from graphfold.layers.trees.leaves_and_bags import (
-    BagCell,
-    DeepSetCell,
-    LeafCell,
-    NeighboursCell,
-)
+from graphfold.layers.trees.leaves_and_bags import BagCell, DeepSetCell, LeafCell, NeighboursCell
 from graphfold.layers.trees.tree_convolution import (
     TreeCodingCell,
     TreeConvolutionCell,

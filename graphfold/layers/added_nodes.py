@@ -1,4 +1,4 @@
-"""AddedNodes: graphs that get further nodes of a new type, after their own."""
+"""AddedNodes: graphs with further nodes of a new type, at the end of each graph."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from graphfold.errors import ConfigError
 
 @dataclass(frozen=True)
 class AddedNodes:
-    """The numbers of nodes once some are added at the end of each graph.
+    """The numbers of nodes after some are added at the end of each graph.
 
     Args:
         dag: the graphs.
-        number: [num_nodes] the new number of each node.
-        added: [num_added] the numbers of the nodes that are added.
+        number: [num_nodes] the new number of each old node.
+        added: [num_added] the numbers of the added nodes.
     """
 
     dag: TypedDAG
@@ -29,26 +29,26 @@ class AddedNodes:
 
     @staticmethod
     def at_the_end(dag: TypedDAG, count: Tensor) -> AddedNodes:
-        """`count` [num_graphs] nodes are added to the graphs."""
+        """Adds `count` [num_graphs] nodes to the graphs."""
         before = pointers(count)[:-1]
         number = torch.arange(dag.num_nodes, device="cpu") + before[dag.batch]
         return AddedNodes(dag, number, ragged_arange(dag.node_ptr[1:] + before, count))
 
-    def place(self, values: Tensor, own: Tensor) -> Tensor:
-        """[num_nodes + num_added, ...] rows of nodes, and those of the nodes that are added."""
-        made = values.new_empty(len(self.number) + len(self.added), *values.shape[1:])
-        return made.index_copy_(0, self.number, values).index_copy_(0, self.added, own)
+    def place(self, old: Tensor, new: Tensor) -> Tensor:
+        """[num_nodes + num_added, ...] the rows of the old and of the added nodes, in order."""
+        rows = old.new_empty(len(self.number) + len(self.added), *old.shape[1:])
+        return rows.index_copy_(0, self.number, old).index_copy_(0, self.added, new)
 
-    def fill(self, values: Tensor, own: int) -> Tensor:
-        """The same, with one number for the nodes that are added."""
-        return self.place(values, values.new_full((len(self.added), *values.shape[1:]), own))
+    def fill(self, old: Tensor, number: int) -> Tensor:
+        """`place` with one number for all added nodes."""
+        return self.place(old, old.new_full((len(self.added), *old.shape[1:]), number))
 
     def follow(self, index: Tensor) -> Tensor:
-        """The new numbers of nodes; an absent one stays absent."""
+        """The new numbers of nodes; an absent node (-1) stays absent."""
         return torch.where(index < 0, index, self.number[index]) if len(index) else index
 
-    def kept(self, relation: Relation) -> Relation:
-        """A relation that the added nodes have no part in."""
+    def renumber(self, relation: Relation) -> Relation:
+        """A relation with the new numbers, without edges of the added nodes."""
         return Relation(pointers(self.fill(relation.ptr.diff(), 0)), self.follow(relation.index))
 
     def make(
@@ -59,17 +59,17 @@ class AddedNodes:
         relations: Mapping[str, Relation],
         edge_columns: Mapping[str, Mapping[str, Tensor]],
     ) -> TypedDAG:
-        """The graphs.
+        """The graphs with the added nodes.
 
         Args:
-            schema: theirs; its last type is that of the added nodes.
+            schema: the new schema; the added nodes have its last type.
             graph: [num_added] the graph of each added node.
             features: the columns of the added nodes.
-            relations: those that are others now.
-            edge_columns: relation -> the columns of these.
+            relations: the relations with edges of the added nodes.
+            edge_columns: relation -> the columns of its edges.
         """
         dag = self.dag
-        kept = {name: self.kept(relation) for name, relation in dag.relations.items()}
+        old = {name: self.renumber(relation) for name, relation in dag.relations.items()}
         return replace(
             dag,
             schema=schema,
@@ -86,14 +86,14 @@ class AddedNodes:
                 f"type:{schema.types[-1].name}": features,
                 **{f"relation:{name}": columns for name, columns in edge_columns.items()},
             },
-            relations={**kept, **relations},
+            relations={**old, **relations},
         )
 
 
 def with_type(schema: Schema, node_type: NodeType, edge: EdgeType) -> Schema:
-    """A schema with one more type and a relation, which may take the place of one of its name.
+    """A schema with one more type and a relation, which replaces one of the same name.
 
-    Targets of nodes are those of the graphs of the data, so it has none.
+    It has no targets of nodes: these belong to the graphs of the data.
 
     Raises:
         ConfigError: if there is a type of this name.

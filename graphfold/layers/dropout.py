@@ -1,4 +1,4 @@
-"""Dropout, of vectors and of states inside cells."""
+"""Dropout of vectors, and of states inside cells."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graphfold.errors import ConfigError
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout, whose masks take a tenth of the time on a CPU.
+    """`torch.nn.Dropout` with masks that take a tenth of the time on a CPU.
 
     Args:
-        p: the probability of dropping an entry; a kept one is scaled by 1 / (1 - p).
+        p: the probability of dropping an entry; the others are scaled by 1 / (1 - p).
 
     Raises:
         ConfigError: if `p` is not a probability below one.
@@ -26,16 +26,16 @@ class Dropout(nn.Dropout):
         super().__init__(check_dropout(p))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[...] as `x`."""
+        """[...] like `x`."""
         if not x.is_cpu:  # torch draws and multiplies at once there
             return super().forward(x)
         return x * _mask(x, x.shape, 1 - self.p) if self.training and self.p else x
 
 
 def drop(x: Tensor, p: float, training: bool) -> Tensor:
-    """[...] `x` with entries dropped, by operations that a trace of a cell can follow.
+    """[...] `x` with entries dropped, by operations that can be traced in a cell.
 
-    For what is computed group by group; `Dropout`, which is faster, is for all rows at once.
+    For computations group by group; `Dropout`, which is faster, is for all rows at once.
     """
     if not training or p == 0 or not x.is_cpu:
         return functional.dropout(x, p, training)
@@ -47,8 +47,8 @@ def drop(x: Tensor, p: float, training: bool) -> Tensor:
 class StateDropout(nn.Module):
     """Dropout inside cells: masks for all nodes, drawn in node order before the first level.
 
-    The draw does not depend on the schedule, so every policy and every engine drops the same
-    entries. A kept entry is scaled by 1 / (1 - p).
+    The masks do not depend on the schedule, so every policy and every engine drops the same
+    entries. The other entries are scaled by 1 / (1 - p).
 
     Args:
         p: the probability of dropping an entry.
@@ -62,7 +62,7 @@ class StateDropout(nn.Module):
         self.p = check_dropout(p)
 
     def forward(self, x: Tensor, width: int) -> dict[str, Tensor]:
-        """{"mask": [num_rows of x, width]} in training, otherwise nothing."""
+        """{"mask": [num_rows of x, width]} in training, otherwise {}."""
         if not self.training or self.p == 0:
             return {}
         return {"mask": _mask(x, (x.shape[0], width), 1 - self.p)}
@@ -71,7 +71,7 @@ class StateDropout(nn.Module):
         return f"p={self.p}"
 
 
-#: All of torch's modules that drop out, and ours.
+#: The modules of torch that drop out, and ours.
 _DROPOUTS = (
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
     *(nn.AlphaDropout, nn.FeatureAlphaDropout, StateDropout),
@@ -79,9 +79,9 @@ _DROPOUTS = (
 
 
 def drops_out(module: nn.Module) -> bool:
-    """True for a module that drops something out in training.
+    """True for a module that drops entries out in training.
 
-    One that is there for nothing else has a probability; any other one says so, as `drops_out`.
+    Modules that do more than drop out have an attribute `drops_out`.
     """
     if isinstance(module, _DROPOUTS):
         return module.p > 0
@@ -91,20 +91,20 @@ def drops_out(module: nn.Module) -> bool:
 def _mask(like: Tensor, shape: Sequence[int], keep: float) -> Tensor:
     """[shape] 1 / keep with the probability `keep`, otherwise 0; in the dtype of `like`.
 
-    The probability is right to 2^-16: each entry has 16 of the bits that are drawn, which on a CPU
-    takes 0.8 ns for a number, where uniform_ takes 2 ns and bernoulli_ 9 ns.
+    The probability is exact to 2^-16: each entry uses 16 random bits. On a CPU an entry takes
+    0.8 ns; uniform_ takes 2 ns and bernoulli_ 9 ns.
     """
     count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
     # random_ leaves the sign out, so the bits move up by one.
     bits = words.random_().mul_(2).view(torch.int16)[:count].view(shape)
-    least, number = -(1 << 15), round(keep * (1 << 16))  # of the smallest values that are kept
+    least, number = -(1 << 15), round(keep * (1 << 16))  # entries with the least values stay
     mask = torch.empty(shape, dtype=like.dtype, device=like.device)
     return torch.lt(bits, least + min(number, (1 << 16) - 1), out=mask).mul_(1 / keep)
 
 
 def check_dropout(p: float) -> float:
-    """`p` as it is; raises ConfigError if it is not a probability below one."""
+    """Returns `p`; raises ConfigError if it is not a probability below one."""
     if not 0 <= p < 1:
         raise ConfigError(f"dropout={p} is not a probability. Use a number from 0 to below 1.")
     return p

@@ -1,4 +1,4 @@
-"""Assembly: parts of a model, given as factories, get what only the data knows."""
+"""Factories: parts of a model that are built once the schema of the data is known."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Part = TypeVar("Part")
 
 
 def build(factory: Callable[..., Part], **offers: Any) -> Part:
-    """Calls `factory` with those of the offered arguments that it takes and has not been given.
+    """Calls `factory` with the offered arguments that it takes and does not have yet.
 
     Args:
-        factory: a class, or a partial of it with its options; a finished module stays as it is.
+        factory: a class, or a partial of it with its options; a module is returned unchanged.
         **offers: arguments by name.
 
     Raises:
-        ConfigError: if it needs further arguments, or cannot be made with those it has.
+        ConfigError: if it needs other arguments, or fails with these.
     """
     if isinstance(factory, nn.Module):
         return cast(Part, factory)
     parameters = _parameters(factory)
-    given = factory.keywords if isinstance(factory, partial) else {}
-    taken = {name: value for name, value in offers.items() if name in parameters.keys() - given}
+    options = factory.keywords if isinstance(factory, partial) else {}
+    taken = {name: value for name, value in offers.items() if name in parameters.keys() - options}
     absent = [
         f"'{name}'"
         for name, parameter in parameters.items()
@@ -50,7 +50,7 @@ def build(factory: Callable[..., Part], **offers: Any) -> Part:
 
 
 def require_kind(part: object, kind: type, place: str) -> None:
-    """Raises ConfigError if a part of a model is something else than it has to be."""
+    """Raises ConfigError if a part of a model is of the wrong class."""
     if not isinstance(part, kind):
         raise ConfigError(f"{place} is a {type(part).__name__}. Give a {kind.__name__}.")
 
@@ -59,7 +59,7 @@ def _parameters(factory: Any) -> Mapping[str, Parameter]:
     """The parameters of a factory, with the defaults that a partial gives.
 
     Raises:
-        ConfigError: if it is no factory, or a partial gives an argument that there is not.
+        ConfigError: if it is no factory, or a partial has an unknown argument.
     """
     if not callable(factory):
         raise ConfigError(
@@ -67,19 +67,19 @@ def _parameters(factory: Any) -> Mapping[str, Parameter]:
             "partial of one. In a config that is a mapping with _target_ and _partial_: true."
         )
     if isinstance(factory, partial):
-        known = signature(factory.func).parameters
-        takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
-        wrong = [name for name in factory.keywords if name not in known and not takes_any]
+        names = signature(factory.func).parameters
+        takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in names.values())
+        wrong = [name for name in factory.keywords if name not in names and not takes_any]
         if wrong:
             raise ConfigError(
-                f"{name_of(factory)} takes no '{wrong[0]}'.{did_you_mean(wrong[0], known)} It "
-                f"takes: {', '.join(known)}."
+                f"{name_of(factory)} takes no '{wrong[0]}'.{did_you_mean(wrong[0], names)} It "
+                f"takes: {', '.join(names)}."
             )
     return signature(factory).parameters
 
 
 def argument(factory: Any, name: str) -> Any:
-    """The value of an argument or attribute of `factory`: as given, else its default."""
+    """The value of an argument of `factory`, or of an attribute of a module."""
     if isinstance(factory, nn.Module):
         return getattr(factory, name, None)
     parameter = _parameters(factory).get(name)
@@ -100,14 +100,14 @@ class Faults:
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Notes an error of the block and goes on after it."""
+        """Notes an error within the `with` statement and continues after it."""
         try:
             yield
         except GraphfoldError as error:
             self.messages.append(error.message)
 
     def report(self, place: str) -> None:
-        """Raises ConfigError with every fault, if there are any."""
+        """Raises ConfigError that lists all faults; nothing without faults."""
         if len(self.messages) == 1:
             raise ConfigError(self.messages[0])
         if self.messages:

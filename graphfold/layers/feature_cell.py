@@ -1,4 +1,4 @@
-"""FeatureCell: the base of cells that read features, and what most of them do with these."""
+"""FeatureCell: base of cells that read features."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from graphfold.layers.encoders.column_encoder import features, parts
 
 
 class FeatureCell(Cell):
-    """The base of cells whose product with the features, and dropout, need no children.
+    """Base of cells with a linear map of the features and with dropout.
 
-    Both are made before the first level, over all nodes of a type: the parts of x that `forward`
-    gets are those of `of_x`, and "mask" in training.
+    Neither depends on children, so both are computed before the first level, for all nodes of a
+    type: the parts of x in `forward` are the parts of the product (see `of_x`), and in training
+    "mask".
 
     Args:
-        fields: what a node stores, name -> width.
+        fields: the fields of a node, name -> width.
         input_size: width of the node features; 0 for nodes without features.
         product: width of the product with the features.
         dropout: probability of dropping an entry.
-        dropped: width of what is dropped out; None for that of the first field.
-        own: fields of earlier passes, as wide as the first one, that are x in place of the
-            features, side by side; none for the features.
+        dropped: width of the dropout mask; None for the width of the first field.
+        own: fields of earlier passes, as wide as the first field, that replace the features, side
+            by side; empty for the features.
         bias: whether the product has a bias.
 
     Raises:
@@ -53,7 +54,7 @@ class FeatureCell(Cell):
         self.dropped = dropped or first
 
     def before(self, x: NodeInput) -> NodeInput:
-        """The products with the features, if there are any, and the dropout mask."""
+        """The product with the features in parts, and the dropout mask."""
         x = features(x)
         mask: dict[str, Tensor] = self.dropout(x, self.dropped)
         if self.from_x is None or self.own:
@@ -61,23 +62,32 @@ class FeatureCell(Cell):
         return {**self.of_x(self.from_x(x)), **mask}
 
     def of_x(self, product: Tensor) -> dict[str, Tensor]:
-        """The product with the features in parts, by name; for subclasses."""
+        """Splits the product with the features into named parts; subclasses override it."""
         return {"x": product}
 
-    def known(self, x: NodeInput, children: Children) -> Mapping[str, Tensor]:
-        """Facts of a group of nodes that need no children, by name."""
-        found = parts(x)
+    def inputs(self, x: NodeInput, children: Children) -> Mapping[str, Tensor]:
+        """The parts of x by name; with `own`, also the product with those fields."""
         if self.from_x is None or not self.own:
-            return found
+            return parts(x)
         own = torch.cat([children.previous(name) for name in self.own], dim=1)
-        return {**found, **self.of_x(self.from_x(own))}
+        return {**parts(x), **self.of_x(self.from_x(own))}
 
 
-def drop_known(h: Tensor, known: Mapping[str, Tensor]) -> Tensor:
-    """[group_size, width] `h` with the entries dropped that the mask says, in training."""
-    return h * known["mask"] if "mask" in known else h
+def apply_mask(h: Tensor, x: NodeInput) -> Tensor:
+    """[group_size, width] `h` times the dropout mask in x; x has one in training."""
+    mask = parts(x).get("mask")
+    return h if mask is None else h * mask
 
 
-def add_known(total: Tensor, known: Mapping[str, Tensor], name: str = "x") -> Tensor:
-    """[group_size, width] `total` and a part of the product with the features, if there is one."""
-    return total + known[name] if name in known else total
+def add_part(
+    total: Tensor, x: NodeInput, name: str = "x", children: Children | None = None
+) -> Tensor:
+    """`total` plus a part of the product with the features; nodes without features have no part.
+
+    Shape:
+        total, returned: [group_size, width]; with `children`, [num_child_edges, width]
+    """
+    part = parts(x).get(name)
+    if part is None:
+        return total
+    return total + (part if children is None else children.expand(part))

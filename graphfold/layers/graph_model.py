@@ -19,42 +19,42 @@ from graphfold.layers.node_pairs import NodePairs
 from graphfold.layers.readouts.readout import Readout
 from graphfold.layers.virtual_node import VirtualNode
 
-#: What makes a cell once the schema is known, or a cell that is made.
+#: A class or function that makes a cell once the schema is known; or a finished cell.
 CellFactory: TypeAlias = Callable[..., Cell]
 
 
 class GraphModel(Model):
-    """A whole model, put together from parts that learn their sizes from the schema.
+    """A model of an encoder, passes of cells, a readout and a head, for a schema.
 
-    Every part but the passes is a factory (a class, or a partial of it with its options), called
-    with those of these arguments that it takes and has not been given:
+    Every part but the passes is a factory (a class, or a partial of it with its options). It is
+    called with those of these arguments that it takes and does not have yet:
 
     - encoder: `schema`;
     - cells: `input_size` (the encoder's width for the type), `arity` (the type's number of inputs,
-      on the way up) and `edge_columns` (the feature columns of the edges that the pass follows);
+      in a pass `Up`) and `edge_columns` (the feature columns of the edges of the pass);
     - readout: `input_size` (the width of its field);
     - head: `schema`, `input_size` and `level` (of the readout's rows), and `scalers`.
 
-    The head reads the rows of the readout, each followed by the inputs of its whole graph (see
+    The head reads the rows of the readout, each followed by the inputs of its graph (see
     `Schema.graph_inputs`), such as descriptors of a molecule.
 
     Args:
         schema: the schema of the graphs, its string features encoded as codes.
         encoder: makes the `FeatureEncoder`.
-        passes: what is done with a graph, in order; the scheduler needs the same list.
+        passes: the passes over a graph, in order; the scheduler needs the same list.
         cells: for each pass, type name -> cell. A type without a cell in a pass keeps the state of
             an earlier pass. None in all passes is for a type without states.
         readout: makes the `Readout`.
         head: makes the `Head`.
-        per_round_weights: whether every round of message passing has cells of its own.
+        per_round_weights: whether each round of message passing has its own cells.
         scalers: target name -> (mean, standard deviation) of the training part.
         engine: "fast", "autograd" or "reference".
         learned_absent: fields whose value for an absent child is learned instead of zero.
-        kernel: what reduces over children, "native" or "scatter".
+        kernel: the kernels that reduce over children, "native" or "scatter".
         fuse: whether cells are compiled; see `Network`.
-        backend: what runs compiled cells, "auto", "native" or "torch"; see `Network`.
-        virtual_node: the relation that joins a node of its own in every graph with all others, see
-            `VirtualNode`; None for no such node. It is of the type "virtual", which needs a cell.
+        backend: the backend of compiled cells, "auto", "native" or "torch"; see `Network`.
+        virtual_node: the relation that joins a further node in every graph with all others, see
+            `VirtualNode`; None for no such node. Its type "virtual" needs a cell.
         pairs: arguments of `NodePairs`, which adds nodes of the type "pair"; None for none.
 
     Raises:
@@ -92,9 +92,9 @@ class GraphModel(Model):
             self.encoder = build(encoder, schema=schema)
         built: list[dict[str, Cell | list[Cell]]] = []
         if not faults.messages:
-            arguments = _CellArguments(schema, self.encoder.widths, per_round_weights)
+            builder = _CellBuilder(schema, self.encoder.widths, per_round_weights)
             steps = zip(passes, cells, strict=True)
-            built = [arguments.build_all(item, by_type, faults) for item, by_type in steps]
+            built = [builder.build_all(item, by_type, faults) for item, by_type in steps]
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
@@ -103,7 +103,7 @@ class GraphModel(Model):
             with faults.collect():
                 _require_field(readout, widths)
         with faults.collect():
-            # A stand-in for an unknown width: the other faults of a readout do not need it.
+            # 1 stands for an unknown width, so that other faults of the readout are found.
             width = widths.get(argument(readout, "field"), 1)
             self.readout = build(readout, input_size=width)
             require_kind(self.readout, Readout, "readout")
@@ -117,7 +117,7 @@ class GraphModel(Model):
         schema: Schema,
         scalers: Mapping[str, tuple[float, ...]] | None,
     ) -> Head:
-        """The head over the rows of the readout; raises ConfigError if it reads others."""
+        """The head over the rows of the readout; raises ConfigError if they do not fit."""
         readout = self.readout
         if readout.pairs and self.inputs.size:
             raise ConfigError(
@@ -138,12 +138,12 @@ class GraphModel(Model):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The passes, which are all that the scheduler needs of the model."""
+        """The passes, which the scheduler plans."""
         return self.network.passes
 
     @property
     def lowering(self) -> Lowering | None:
-        """Adds the virtual node or the pairs, if there are any."""
+        """Adds the virtual node or the pairs; None without either."""
         return None if self._adds is None else self._adds.lower
 
     def state_parts(self) -> list[Callable[..., Any]]:
@@ -156,7 +156,7 @@ class GraphModel(Model):
         return self.states_from(batch, self.encoder(computed.dag, computed.schedule.sources))
 
     def states_from(self, batch: Batch, x: Mapping[str, Tensor]) -> States:
-        """The states of all nodes of the data, with other inputs than the encoder's.
+        """The states of all nodes of the data, with x in place of the encoder's output.
 
         Shape:
             x: type name -> [num_nodes_of_type, width], in node order of `batch.computed`
@@ -169,7 +169,7 @@ class GraphModel(Model):
         return states.of(nodes, self._num_types)
 
     def rows(self, states: States, batch: Batch) -> Tensor:
-        """[num_rows, width] what the readout reads, one row as its `level` says."""
+        """[num_rows, width] the rows of the readout, with the inputs of graphs."""
         rows: Tensor = self.readout(states, batch.dag)
         joined: Tensor = self.inputs(rows, self.head.row_graph, batch.dag)
         return joined
@@ -178,10 +178,10 @@ class GraphModel(Model):
 def choose_addition(
     virtual_node: str | None, pairs: Mapping[str, Any] | None
 ) -> VirtualNode | NodePairs | None:
-    """The nodes that a model adds to the graphs of the data, from its arguments of these names.
+    """The nodes that a model adds to the graphs of the data, from its arguments.
 
     Raises:
-        ConfigError: if it is to add both, or an argument is wrong.
+        ConfigError: if both arguments are set, or one is wrong.
     """
     if virtual_node is not None and pairs is not None:
         raise ConfigError("a model adds pairs or a virtual node. Set one of them to null.")
@@ -190,8 +190,8 @@ def choose_addition(
     return None if pairs is None else build(NodePairs, **pairs)
 
 
-class _CellArguments:
-    """Builds cells with what the schema and the encoder know."""
+class _CellBuilder:
+    """Builds cells with arguments from the schema and the encoder."""
 
     def __init__(self, schema: Schema, widths: Mapping[str, int], per_round: bool) -> None:
         self.schema = schema
@@ -201,18 +201,22 @@ class _CellArguments:
     def build_all(
         self, item: Pass, by_type: Mapping[str, CellFactory | None], faults: Faults
     ) -> dict[str, Cell | list[Cell]]:
-        """The cells of one pass; what cannot be built is noted."""
+        """The cells of one pass; notes the faults of others."""
         built: dict[str, Cell | list[Cell]] = {}
         for name, factory in by_type.items():
-            if factory is None:
-                continue
-            with faults.collect():
-                built[name] = self._build(item, name, factory)
-                _require_width(built[name], name)
+            if factory is not None:
+                with faults.collect():
+                    built[name] = self._build(item, name, factory)
+                    _require_width(built[name], name)
         return built
 
     def _build(self, item: Pass, name: str, factory: CellFactory) -> Cell | list[Cell]:
-        offers = self._offers(item, name)
+        schema, relation = self.schema, item.relation
+        edges = schema.inputs if relation is None else schema.relation(relation)
+        offers: dict[str, Any] = {"input_size": self.widths[name], "edge_columns": edges.features}
+        arity = schema.types[schema.type_index(name)].arity
+        if isinstance(item, Up) and relation is None and arity is not None:
+            offers["arity"] = arity
         if not (self.per_round and isinstance(item, Rounds)):
             return build(factory, **offers)
         if isinstance(factory, Cell):
@@ -222,22 +226,11 @@ class _CellArguments:
             )
         return [build(factory, **offers) for _ in range(item.rounds)]
 
-    def _offers(self, item: Pass, name: str) -> dict[str, Any]:
-        offers: dict[str, Any] = {"input_size": self.widths[name]}
-        edges = self.schema.inputs
-        if item.relation is not None:
-            edges = self.schema.relation(item.relation)
-        offers["edge_columns"] = edges.features
-        arity = self.schema.types[self.schema.type_index(name)].arity
-        if isinstance(item, Up) and item.relation is None and arity is not None:
-            offers["arity"] = arity
-        return offers
-
 
 def _misfits(
     schema: Schema, passes: Sequence[Pass], cells: Sequence[Mapping[str, CellFactory | None]]
 ) -> Iterator[str]:
-    """The faults of the names of types and relations, and of the number of passes."""
+    """Faults in the names of types and relations, and in the number of passes."""
     types = [node_type.name for node_type in schema.types]
     relations = [edge.name for edge in schema.relations]
     strange = [item for item in passes if not isinstance(item, Pass)]
@@ -266,7 +259,7 @@ def _misfits(
 
 
 def _field_widths(built: Sequence[Mapping[str, Cell | list[Cell]]]) -> dict[str, int]:
-    """field -> width, of every cell."""
+    """Field -> width, over all cells."""
     widths: dict[str, int] = {}
     for by_type in built:
         for cell in by_type.values():

@@ -1,4 +1,4 @@
-"""Model: what training, scoring and prediction know of a model, whatever it is made of."""
+"""Model: the interface of all models for training, scoring and prediction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphfold.dag import TypedDAG
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
 
-#: From graphs, and a number of processes that may share the work, to as many other graphs.
+#: From graphs, and a number of processes that share the work, to one new graph for each.
 Lowering: TypeAlias = Callable[[TypedDAG, int], TypedDAG]
 
 
@@ -26,40 +26,39 @@ class Model(nn.Module, ABC):
     """A model over batches of graphs.
 
         batch = model.plan(dag)
-        states = model.states(batch)       # of every node that it computes
-        rows = model.rows(states, batch)   # [num_rows, width], as the head's `level` says
+        states = model.states(batch)       # of all nodes
+        rows = model.rows(states, batch)   # [num_rows, width]; the head has the `level` of a row
         raw = model.outputs(rows)          # model(batch) is all of this
         model.losses(raw, targets)         # [num_rows]
         predicted = model.predict(raw)     # a Predicted
 
     Attributes:
-        head: what turns rows into losses and predictions.
-        network: what runs the cells; its `engine`, its `kernel` and its `fuse` say how, and its
-            `ways` how each type's cell ran.
-        lowering: makes the graphs that the model computes, one for each; None if it computes the
-            graphs of the data themselves.
+        head: the last part, from rows to losses and predictions.
+        network: the `Network` that runs the cells; its `execution` says how each cell ran.
+        lowering: makes the graphs that the model computes, one for each graph of the data; None if
+            these are the same.
     """
 
     head: Head
     network: Any
 
     def extra_repr(self) -> str:
-        """The number of parameters; the parts say the rest, in a few lines."""
+        """The number of parameters."""
         return f"{sum(p.numel() for p in self.parameters()):,} parameters"
 
     @property
     @abstractmethod
     def passes(self) -> tuple[Pass, ...]:
-        """The passes, which are all that the scheduler needs of the model."""
+        """The passes, which the scheduler plans."""
 
     @property
     def networks(self) -> list[Any]:
-        """All that run cells: `network`, or those of several members."""
+        """The networks that run cells: `network`, or one of each member of an ensemble."""
         return [self.network]
 
     @property
     def lowering(self) -> Lowering | None:
-        """See the class."""
+        """Makes the graphs that the model computes; None for the graphs of the data."""
         return None
 
     def plan(self, dag: TypedDAG, policy: str = "depth", share: bool = False) -> Batch:
@@ -67,7 +66,7 @@ class Model(nn.Module, ABC):
 
         Args:
             dag: the graphs, encoded.
-            policy: how to plan them.
+            policy: the scheduling policy.
             share: whether equal nodes are computed once.
         """
         lowered = None if self.lowering is None else self.lowering(dag, 0)
@@ -91,27 +90,26 @@ class Model(nn.Module, ABC):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of its predictions, beside the value, that have a column."""
+        """The parts of the predictions, without the value, that have a column."""
         return self.head.shown_parts
 
     def predict(self, raw: Tensor) -> Predicted:
-        """The predictions that raw outputs stand for."""
+        """The predictions from raw outputs."""
         return self.head.predict(raw)
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """[num_rows] the loss of each row, as `Head.losses`.
+        """[num_rows] the loss of each row, see `Head.losses`.
 
-        Targets become as exact as the outputs of a model in float64: many losses of torch refuse
-        numbers of two kinds.
+        For a model in float64 the targets are converted: many losses of torch refuse two dtypes.
         """
         if targets.is_floating_point():
             targets = targets.to(torch.promote_types(targets.dtype, raw.dtype))
         return self.head.losses(raw, targets)
 
     def state_parts(self) -> list[Callable[..., Any]]:
-        """The modules, and functions that are none, which compute the states."""
-        others = set(self.head.modules())
-        return [module for module in self.modules() if module not in others]
+        """The modules and plain functions that compute the states."""
+        of_head = set(self.head.modules())
+        return [module for module in self.modules() if module not in of_head]
 
     @abstractmethod
     def states(self, batch: Batch) -> States:
@@ -119,24 +117,24 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def rows(self, states: States, batch: Batch) -> Tensor:
-        """[num_rows, width] what the head reads."""
+        """[num_rows, width] the rows that the head reads."""
 
 
 @contextmanager
 def cells_as_they_are(model: Model) -> Iterator[None]:
-    """Compiles no cells: for a few records that takes longer than to run them."""
+    """Runs cells without compiling them, which takes longer than a few records are worth."""
     with attribute_set(model.networks, "fuse", False):
         yield
 
 
 @contextmanager
 def attribute_set(modules: Sequence[nn.Module], name: str, value: Any) -> Iterator[None]:
-    """Gives an attribute of modules another value inside."""
+    """Sets an attribute of modules within a `with` statement."""
     before = [(module, getattr(module, name)) for module in modules]
-    for module, _ in before:
+    for module in modules:
         setattr(module, name, value)
     try:
         yield
     finally:
-        for module, own in before:
-            setattr(module, name, own)
+        for module, old in before:
+            setattr(module, name, old)

@@ -1,4 +1,4 @@
-"""NodePairs: a node of its own for every two nodes of a graph that are near each other."""
+"""NodePairs: one further node for every two nodes of a graph that are near each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphfold.dag.typed_dag import Relation, pointers, repeat
 from graphfold.errors import ConfigError
 from graphfold.layers.added_nodes import AddedNodes, with_type
 
-#: The type of the nodes, and the relation in which they read their two nodes and are read by them.
+#: The type of the pairs, and the relation in which pairs and their nodes read each other.
 PAIR, WEAVE = "pair", EdgeType("weave")
 
 
@@ -21,13 +21,13 @@ class NodePairs:
     """Adds a node for every two nodes that a path of few edges joins.
 
     The pairs of Kearnes et al. (2016), https://arxiv.org/abs/1603.00856, section 2: their features
-    are the length of the shortest path, and the features of the edge where there is one (elsewhere
-    one more code in each column). Differences from the paper: no pair of a node with itself, no
-    feature for rings of the same.
+    are the length of the shortest path, and the features of the edge between the nodes (without an
+    edge, one more code in each column). Differences from the paper: no pair of a node with itself,
+    no feature for atoms in one ring.
 
     Args:
-        relation: whose edges paths consist of, in both directions.
-        distance: the most edges of a path.
+        relation: the edges of the paths, in both directions.
+        distance: the largest number of edges of a path.
 
     Raises:
         ConfigError: if `distance` is not positive.
@@ -44,7 +44,7 @@ class NodePairs:
             )
 
     def schema(self, schema: Schema) -> Schema:
-        """The schema of the graphs with pairs; targets are those of the graphs without them.
+        """The schema of the graphs with pairs, without targets of nodes.
 
         Raises:
             ConfigError: if there is a type of this name.
@@ -61,7 +61,7 @@ class NodePairs:
 
         Args:
             dag: the graphs, on the CPU.
-            num_workers: not needed: it takes a moment.
+            num_workers: not used, the work is fast.
         """
         one, other, length = _paths(dag, self.relation, self.distance)
         graph = dag.batch[one]
@@ -80,19 +80,19 @@ class NodePairs:
         relation, columns = dag.relations[self.relation], {}
         target = repeat(torch.arange(dag.num_nodes, device="cpu"), relation.ptr.diff())
         keys, order = torch.sort(relation.index * dag.num_nodes + target)
-        asked = one * dag.num_nodes + other
-        place = torch.searchsorted(keys, asked).clamp(max=max(len(keys) - 1, 0))
-        has_edge = keys[place] == asked
+        pair = one * dag.num_nodes + other
+        place = torch.searchsorted(keys, pair).clamp(max=max(len(keys) - 1, 0))
+        has_edge = keys[place] == pair
         for column in dag.schema.relation(self.relation).features:
             values = dag.columns[f"relation:{self.relation}"][column.name]
-            made = values.new_full((len(one), *values.shape[1:]), column.size or 0)
-            made[has_edge] = values[order[place[has_edge]]]
-            columns[f"edge_{column.name}"] = made
+            of_pair = values.new_full((len(one), *values.shape[1:]), column.size or 0)
+            of_pair[has_edge] = values[order[place[has_edge]]]
+            columns[f"edge_{column.name}"] = of_pair
         return columns
 
 
 def _paths(dag: TypedDAG, relation: str, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(one, other, length) of every two nodes, `one` before `other`, joined by so short a path."""
+    """(one, other, length) of every two nodes on a path of at most `most` edges, one < other."""
     ptr, index, n = dag.relations[relation].ptr, dag.relations[relation].index, dag.num_nodes
     key = torch.arange(n, device="cpu") * (n + 1)  # of a node with itself: start * n + end
     seen, lengths = key, torch.zeros_like(key)
@@ -102,8 +102,8 @@ def _paths(dag: TypedDAG, relation: str, most: int) -> tuple[Tensor, Tensor, Ten
         place = torch.arange(int(count.sum()), device="cpu") + repeat(
             ptr[end] - pointers(count)[:-1], count
         )
-        found = torch.unique(repeat(start, count) * n + index[place])
-        key = found[~torch.isin(found, seen)]
+        reached = torch.unique(repeat(start, count) * n + index[place])
+        key = reached[~torch.isin(reached, seen)]
         seen = torch.cat([seen, key])
         lengths = torch.cat([lengths, torch.full_like(key, length)])
     one, other = seen // max(n, 1), seen % max(n, 1)

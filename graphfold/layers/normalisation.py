@@ -1,4 +1,4 @@
-"""Batch normalisation: over the rows of all processes, and how to tell it."""
+"""Batch normalisation over the rows of all processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 def is_batch_norm(module: object) -> bool:
     """True for torch's modules that normalise by statistics of the batch, or by running ones.
 
-    Their `running_mean` is None where they keep none.
+    Their `running_mean` is None if they have no running statistics.
     """
     return hasattr(module, "track_running_stats")
 
@@ -20,8 +20,8 @@ def is_batch_norm(module: object) -> bool:
 def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
     """`norm(h)`, over the rows of all processes where several train together.
 
-    So N processes with a share of a batch each compute what one computes with the whole batch. A
-    single row, which has no variance, is normalised by the running statistics.
+    So N processes with parts of a batch compute the same as one process with the full batch. A
+    single row has no variance, and is normalised by the running statistics.
     """
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     if norm.training and is_distributed and torch.distributed.get_world_size() > 1:

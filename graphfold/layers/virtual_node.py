@@ -1,4 +1,4 @@
-"""VirtualNode: a node of its own in every graph, joined with all others."""
+"""VirtualNode: one further node in every graph, joined with all others."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ class VirtualNode:
     """Adds a node to every graph, with an edge of a relation from and to each other node.
 
     The latent master node of Gilmer et al. (2017), https://arxiv.org/abs/1704.01212, section 5.2:
-    two rounds carry a message from any node to any other. Every column of codes of the edges has
-    one more code, which tells these edges from others; their numbers are zero. Readouts do not see
-    the node.
+    two rounds carry a message from any node to any other. Every column of codes of the edges gets
+    one more code for the new edges; their columns of numbers are zero. Readouts ignore the node.
 
     Args:
-        relation: the edges that it joins.
+        relation: the relation of the new edges.
     """
 
     relation: str
 
     def schema(self, schema: Schema) -> Schema:
-        """The schema of the graphs with the node; targets are those of the graphs without it.
+        """The schema of the graphs with the node, without targets of nodes.
 
         Raises:
             ConfigError: if there is a type of this name.
@@ -42,11 +41,11 @@ class VirtualNode:
         return with_type(schema, VIRTUAL, EdgeType(edge.name, tuple(columns)))
 
     def lower(self, dag: TypedDAG, num_workers: int = 0) -> TypedDAG:
-        """The graphs with the node, which is the last of each; a graph without nodes gets none.
+        """The graphs with the node, which is the last of each; an empty graph stays empty.
 
         Args:
             dag: the graphs, on the CPU.
-            num_workers: not needed: it takes a moment.
+            num_workers: not used, the work is fast.
         """
         is_full = (dag.node_ptr.diff() > 0).long()
         nodes, graphs = AddedNodes.at_the_end(dag, is_full), torch.nonzero(is_full).view(-1)
@@ -54,8 +53,8 @@ class VirtualNode:
         columns = {}
         for column in dag.schema.relation(self.relation).features:
             values = dag.columns[f"relation:{self.relation}"][column.name]
-            made = values.new_full((len(joined.index), *values.shape[1:]), column.size or 0)
-            columns[column.name] = made.index_copy_(0, old, values)
+            extended = values.new_full((len(joined.index), *values.shape[1:]), column.size or 0)
+            columns[column.name] = extended.index_copy_(0, old, values)
         kind = graphs.new_zeros(len(graphs), dtype=torch.uint8)
         return nodes.make(
             self.schema(dag.schema),
@@ -67,14 +66,14 @@ class VirtualNode:
 
 
 def _joined(relation: Relation, nodes: AddedNodes, sizes: Tensor) -> tuple[Relation, Tensor]:
-    """The relation with the edges from and to the added nodes; where the old edges are now.
+    """The relation with the edges from and to the added nodes; the new places of the old edges.
 
     The edge from the added node is the last of each other node.
 
     Args:
-        relation: as it was.
-        nodes: one is added to each graph.
-        sizes: [num_added] how many other nodes its graph has.
+        relation: the relation before.
+        nodes: the added nodes, one in each graph.
+        sizes: [num_added] the number of other nodes in the graph of each.
     """
     count = relation.ptr.diff()
     ptr = pointers(nodes.place(count + 1, sizes))

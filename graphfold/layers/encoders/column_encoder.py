@@ -1,6 +1,6 @@
-"""ColumnEncoder: columns of codes and numbers become one vector per row.
+"""ColumnEncoder: from columns of codes and numbers to one vector per row.
 
-The input of a cell beside its children is one tensor, or several by name (`NodeInput`).
+The input of a cell, beside its children, is one tensor or several by name (`NodeInput`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphfold.errors import ConfigError, ShapeError
 
 
 def features(x: NodeInput) -> Tensor:
-    """The features as they come from the encoder: one tensor.
+    """The features from the encoder, one tensor.
 
     Raises:
         ShapeError: if they are several tensors by name.
@@ -35,18 +35,18 @@ def features(x: NodeInput) -> Tensor:
 
 
 def parts(x: NodeInput) -> Mapping[str, Tensor]:
-    """The tensors that `before` returned, by name; a single one has the name "x"."""
+    """The tensors that `before` returned, by name; a single tensor has the name "x"."""
     return {"x": x} if isinstance(x, Tensor) else x
 
 
-#: From so many rows on, those with equal codes are encoded once: on a CPU it pays to look for them.
+#: From so many rows on, rows with equal codes are encoded once, which is faster on a CPU.
 MANY_ROWS = 256
 
-#: So many ones and zeros may stand for codes on a GPU; 256 MB in single precision.
+#: The largest number of entries of a one-hot matrix on a GPU; 256 MB in single precision.
 MOST_ONES = 1 << 26
 
-#: Of an embedding's entries at first. Adagrad at its usual rate hardly moves larger ones: with a
-#: standard deviation of 1, a Tree-LSTM on SST was points behind after four epochs.
+#: The standard deviation of new embeddings. Adagrad at its usual rate hardly moves larger ones:
+#: with 1, a Tree-LSTM on SST was points behind after four epochs.
 INITIAL_STD = 0.1
 
 
@@ -54,15 +54,15 @@ class ColumnEncoder(nn.Module):
     """A linear map of all columns of a row: an embedding for each code, a product for numbers.
 
     It equals a linear layer without bias over one-hot codes and numbers side by side, but reads
-    only the rows of the weight that the codes name. A missing code has an embedding of its own,
-    zero at the start; a missing number adds nothing.
+    only the rows of the weight that the codes name. A missing code has its own embedding, zero at
+    first; a missing number adds nothing.
 
     Args:
         columns: the columns; integers are codes and need a `size`, bool and floats are numbers.
         size: width of the result.
 
     Attributes:
-        sparse: whether the gradient of the table is a sparse tensor; not at first.
+        sparse: whether the gradient of the table is a sparse tensor; False at first.
 
     Shape:
         columns: name -> [num_rows, *shape of the column]
@@ -73,8 +73,8 @@ class ColumnEncoder(nn.Module):
             is not positive.
     """
 
-    sizes: Tensor  # [num_codes] how many codes each place of a row chooses from
-    starts: Tensor  # [num_codes] where its embeddings begin in the table
+    sizes: Tensor  # [num_codes] the number of possible codes in each place of a row
+    starts: Tensor  # [num_codes] the first row of its embeddings in the table
 
     def __init__(self, columns: Sequence[Column], size: int) -> None:
         super().__init__()
@@ -91,17 +91,14 @@ class ColumnEncoder(nn.Module):
         self.linear = nn.Linear(width, size, bias=False) if width else None
 
     def forward(
-        self,
-        columns: Mapping[str, Tensor],
-        ptr: Tensor | None = None,
-        rows: Tensor | None = None,
+        self, columns: Mapping[str, Tensor], ptr: Tensor | None = None, rows: Tensor | None = None
     ) -> Tensor:
         """One vector per row; with `ptr` [num_segments + 1], the sum of each segment's rows.
 
         Args:
             columns: name -> [num_rows, ...].
-            ptr: where segments begin.
-            rows: those that are encoded, all by default.
+            ptr: where segments begin; None for one vector per row.
+            rows: the rows to encode; None for all.
         """
         terms = []
         if self.table is not None:
@@ -109,21 +106,20 @@ class ColumnEncoder(nn.Module):
             terms.append(self._embed(codes, self.table, ptr))
         if self.linear is not None:
             dtype = self.linear.weight.dtype
-            own = [columns[column.name].to(dtype) for column in self.numbers]
-            numbers = _side_by_side(own, rows)
+            numbers = _side_by_side([columns[c.name].to(dtype) for c in self.numbers], rows)
             with NativeLinear():
                 product = self.linear(numbers.nan_to_num(0.0))
             terms.append(product if ptr is None else segment_sum(product, ptr))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     def share_of(self, names: Collection[str], columns: Mapping[str, Tensor]) -> Tensor:
-        """[num_rows, size] what some columns add; the shares of all of them add up to the whole."""
+        """[num_rows, size] the contribution of some columns; the sum over all is `forward`."""
         terms = []
         if self.table is not None:
-            is_own = [c.name in names for c in self.codes for _ in range(math.prod(c.shape))]
-            own = torch.tensor(is_own, device=self.sizes.device).nonzero().view(-1)
-            codes = _side_by_side([columns[column.name] for column in self.codes])[:, own]
-            index = torch.where(codes < 0, self.sizes[own], codes) + self.starts[own]
+            is_named = [c.name in names for c in self.codes for _ in range(math.prod(c.shape))]
+            named = torch.tensor(is_named, device=self.sizes.device).nonzero().view(-1)
+            codes = _side_by_side([columns[column.name] for column in self.codes])[:, named]
+            index = torch.where(codes < 0, self.sizes[named], codes) + self.starts[named]
             terms.append(functional.embedding(index, self.table).sum(1))
         if self.linear is not None:
             dtype = self.linear.weight.dtype
@@ -136,14 +132,14 @@ class ColumnEncoder(nn.Module):
 
     @torch.no_grad()
     def set_embeddings(self, name: str, embeddings: Tensor) -> None:
-        """Gives the codes of a column embeddings in place of those that were drawn.
+        """Replaces the embeddings of a column.
 
         Args:
             name: a column of one code a row.
             embeddings: [num_codes, size]
 
         Raises:
-            ShapeError: if there are not as many of that width.
+            ShapeError: if their number or width is another.
         """
         number = [column.name for column in self.codes].index(name)
         place = sum(math.prod(column.shape) for column in self.codes[:number])
@@ -157,9 +153,9 @@ class ColumnEncoder(nn.Module):
         self.table[start : start + size] = embeddings.to(self.table)
 
     def _embed(self, codes: Tensor, table: Tensor, ptr: Tensor | None) -> Tensor:
-        """Sums of embeddings; the embeddings themselves are never held."""
+        """Sums of embeddings, without a tensor of the embeddings themselves."""
         codes = torch.where(codes < 0, self.sizes, codes)
-        is_sum = codes.shape[1] > 1  # a single embedding is not found faster among fewer rows
+        is_sum = codes.shape[1] > 1  # a single embedding is not looked up faster among fewer rows
         if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and is_sum:
             columns, kind = find_kinds({"codes": codes}, len(codes), codes.device)
             return self._sums(columns["codes"], table).index_select(0, kind)
@@ -168,14 +164,14 @@ class ColumnEncoder(nn.Module):
         return self._sums(codes, table, ptr)
 
     def _product(self, codes: Tensor, table: Tensor) -> Tensor:
-        """The sums as a product of rows that are one where a code is, and zero elsewhere."""
+        """The sums as a product of one-hot rows with the table."""
         rows = table.new_zeros(len(codes), len(table)).scatter_(1, codes + self.starts, 1.0)
-        with torch.autocast(codes.device.type, enabled=False):  # which sums are not narrowed by
+        with torch.autocast(codes.device.type, enabled=False):  # sums are not narrowed
             return rows @ table
 
     def _sums(self, codes: Tensor, table: Tensor, ptr: Tensor | None = None) -> Tensor:
         index, offsets = codes + self.starts, None
-        if ptr is None and index.shape[1] == 1:  # there is nothing to sum: in half of the time
+        if ptr is None and index.shape[1] == 1:  # without a sum it takes half of the time
             return functional.embedding(index.view(-1), table, sparse=self.sparse)
         if ptr is not None:
             index, offsets = index.flatten(), ptr * index.shape[1]
@@ -190,24 +186,24 @@ class ColumnEncoder(nn.Module):
         return embedded
 
     def _draw_table(self, size: int) -> Tensor:
-        """Normal and small, so that training can outgrow it; zero for missing codes."""
+        """Small normal numbers, which training can outgrow; zeros for missing codes."""
         table = torch.randn(int((self.sizes + 1).sum()), size) * INITIAL_STD
         table[self.starts + self.sizes] = 0
         return table
 
 
 def use_product(codes: Tensor, table: Tensor) -> bool:
-    """True if the sums of embeddings, and their gradient, are found by a product in less time.
+    """True if a product gives the sums of embeddings and their gradient in less time.
 
-    Training on a GPU: the gradient of `embedding_bag` takes twenty launches there.
+    That is training on a GPU: the gradient of `embedding_bag` takes twenty launches there.
     """
     is_trained = torch.is_grad_enabled() and table.requires_grad
     return not codes.is_cpu and is_trained and len(codes) * len(table) <= MOST_ONES
 
 
 def _side_by_side(columns: Sequence[Tensor], rows: Tensor | None = None) -> Tensor:
-    """[num_rows, total width] columns of any row shape, or some rows of them."""
-    if rows is not None and len(columns) > 1:  # one selection takes less time than one for each
+    """[num_rows, total width] columns of any row shape, or some of their rows."""
+    if rows is not None and len(columns) > 1:  # one selection is faster than one for each
         return _side_by_side(columns).index_select(0, rows)
     columns = [column if rows is None else column.index_select(0, rows) for column in columns]
     if all(column.dim() == 1 for column in columns):

@@ -1,6 +1,6 @@
-"""FeatureEncoder: the features of every node as one vector.
+"""FeatureEncoder: one vector for each node from its features.
 
-GraphInputs: what is known of whole graphs, beside what a readout makes of their nodes.
+GraphInputs joins inputs of graphs, such as descriptors, to the rows of a readout.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from graphfold.layers.encoders.column_encoder import ColumnEncoder
 
 
 class GraphInputs(nn.Module):
-    """Joins the inputs of whole graphs (`Schema.graph_inputs`) to the rows of a readout.
+    """Joins the inputs of graphs (`Schema.graph_inputs`) to the rows of a readout.
 
     Args:
         schema: the schema of the graphs.
 
     Attributes:
-        size: the numbers of one graph, over all its inputs; 0 for none.
+        size: the number of numbers of one graph; 0 without inputs.
 
     Shape:
         rows: [num_rows, width]
@@ -52,13 +52,13 @@ class GraphInputs(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """Encodes the features of each node type by a `ColumnEncoder` of its own.
+    """Encodes the features of each node type by one `ColumnEncoder`.
 
     Args:
         schema: the schema of the graphs, its string features encoded as codes.
         size: width of a node's vector; a type without features has width 0.
         dropout: probability of dropping an entry of a node's vector.
-        features: type name -> names of the columns to read; a type that is not here is read whole.
+        features: type name -> names of the columns to read; all columns of the other types.
 
     Attributes:
         widths: type name -> width of its vectors.
@@ -96,13 +96,13 @@ class FeatureEncoder(nn.Module):
         return f"{type(self).__name__}({widths})"
 
     def forward(self, dag: TypedDAG, sources: Sequence[Sources] | None = None) -> dict[str, Tensor]:
-        """The vectors of all nodes, or of the sources of each type only."""
-        found = {}
+        """The vectors of all nodes; with `sources`, of those nodes alone."""
+        vectors = {}
         for index, node_type in enumerate(dag.schema.types):
             rows = None if sources is None else sources[index].node
             count = dag.num_nodes_by_type[index] if rows is None else len(rows)
-            found[node_type.name] = self._encode(dag, node_type.name, rows, count)
-        return found
+            vectors[node_type.name] = self._encode(dag, node_type.name, rows, count)
+        return vectors
 
     def _encode(self, dag: TypedDAG, name: str, rows: Tensor | None, count: int) -> Tensor:
         if name not in self.encoders:
@@ -131,10 +131,10 @@ def _choose(schema: Schema, features: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def _unknown_columns(node_type: NodeType, names: Sequence[str]) -> list[str]:
-    known = [column.name for column in node_type.features]
+    columns = [column.name for column in node_type.features]
     return [
         f"features names the column '{name}', which type '{node_type.name}' lacks."
-        f"{did_you_mean(name, known)} It has: {', '.join(known) or 'none'}."
+        f"{did_you_mean(name, columns)} It has: {', '.join(columns) or 'none'}."
         for name in names
-        if name not in known
+        if name not in columns
     ]

@@ -1,4 +1,4 @@
-"""Heads that `auto` chooses from. Any other is named by its class: `model.head._target_=PATH`."""
+"""The heads that `auto` chooses from; any other head is named by its class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphfold.layers.heads.numbers import (
 )
 from graphfold.layers.heads.relatedness import RelatednessHead
 
-#: In the order in which they are asked whether they suit the targets.
+#: In the order in which `auto` tries them.
 HEADS: tuple[type[Head], ...] = (
     RelatednessHead,
     PairClassificationHead,
@@ -33,7 +33,7 @@ HEADS: tuple[type[Head], ...] = (
     ClassificationHead,
 )
 
-#: What `model.head.loss` may name -> the head that has this loss.
+#: A value of `model.head.loss` -> the head with this loss.
 LOSSES: dict[str, type[NumberHead]] = {
     name: head for head in HEADS if issubclass(head, NumberHead) for name in head.losses_by_name
 }
@@ -42,13 +42,13 @@ LOSSES: dict[str, type[NumberHead]] = {
 def choose_head(
     columns: Sequence[Column], level: str, pairs: bool, loss: str | None = None
 ) -> type[Head]:
-    """The first head that suits some targets, else the last, which says what is wrong with them.
+    """The first head that suits some targets; else the last head, whose error names the fault.
 
     Args:
         columns: all targets of the level.
-        level: what has targets, "graph" or "node".
+        level: the level of the targets, "graph" or "node".
         pairs: whether a row is a pair.
-        loss: the loss that it has to have; None for any.
+        loss: the loss of the head; None for any.
 
     Raises:
         ConfigError: if there is no such loss, or it is not for such targets.

@@ -1,4 +1,4 @@
-"""Heads of classes: one of several per row, one for each pair, or yes or no for several targets."""
+"""Heads of classes: one class per row or pair, or yes and no for several targets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ClassHead(Head):
 
     Args:
         schema: the schema of the graphs; the target's `size` is the number of classes.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         target: name of the target; None if the level has just one.
         class_weights: the weight of the loss of each true class; None for 1.
 
@@ -84,7 +84,7 @@ class ClassHead(Head):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Of graphs; of nodes and of the roots among them."""
+        """Metrics of graphs; or of nodes, and of the roots among them."""
         if self.level == "graph":
             return ("accuracy", "macro_f1", "mcc", "ece")
         binary = ("root_binary_accuracy",) if self.num_classes == 5 else ()
@@ -92,9 +92,9 @@ class ClassHead(Head):
 
     @property
     def monitor(self) -> str | None:
-        """Of nodes the accuracy over all of them, but for grades, whose roots the field judges.
+        """The accuracy of all nodes; of the roots alone for ordered classes, such as grades.
 
-        The roots of a treebank are all of one label, or nearly.
+        The roots of other treebanks have nearly all the same label.
         """
         return None if self.level == "graph" or self.columns[0].ordered else "node_accuracy"
 
@@ -126,8 +126,8 @@ class ClassHead(Head):
         return torch.softmax(raw, dim=1)
 
     def measured_rows(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
-        known = self.measured(targets)
-        return {self.targets[0]: (prediction[known], targets[known])}
+        measured = self.measured(targets)
+        return {self.targets[0]: (prediction[measured], targets[measured])}
 
     def confusion(self, predicted: Predicted, targets: Tensor) -> dict[str, Tensor]:
         inputs = self.metric_inputs(predicted, targets)
@@ -143,7 +143,7 @@ class ClassHead(Head):
         return [best, *(_probability(name, *pair) for pair in enumerate(labels))]
 
     def part_column(self, part: str, number: int) -> OutputColumn:
-        """The part of the likeliest class."""
+        """The column of a part, such as "std", of the likeliest class."""
 
         def values(predicted: Predicted) -> list[Any]:
             best = predicted.value.argmax(1, keepdim=True)
@@ -169,7 +169,7 @@ class ClassificationHead(ClassHead):
     Args:
         input_size: width of the readout's rows.
         schema: the schema of the graphs; the target's `size` is the number of classes.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         target: name of the target; None if the level has just one.
         class_weights: the weight of the loss of each true class, in order; None for 1. In a config
             `balanced` weighs the classes of the training part equally.
@@ -212,7 +212,7 @@ class PairClassificationHead(ClassHead):
     Args:
         input_size: width of each of the two vectors.
         schema: the schema of the graphs; the target's `size` is the number of classes.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         target: name of the target; None if the level has just one.
         class_weights: the weight of the loss of each true class, in order; None for 1. In a config
             `balanced` weighs the classes of the training part equally.
@@ -254,15 +254,15 @@ class PairClassificationHead(ClassHead):
 
 
 class MultiLabelHead(Head):
-    """Predicts the probability of each of several binary targets, any of which may be missing.
+    """Predicts the probabilities of several binary targets; any of them may be missing.
 
-    The loss of a row is the sum of the binary cross entropies of its measured targets, times their
-    weights, divided by the number of targets; that of a step is a mean over measured values.
+    The loss of a row is the weighted sum of the binary cross entropies of its measured targets,
+    divided by the number of targets; the loss of a step is a mean over measured values.
 
     Args:
         input_size: width of the readout's rows.
         schema: the schema of the graphs.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         targets: names of the targets; None for all targets of that level.
         target_weights: target name -> weight of its values in the mean; 1 where it is not named.
         class_weights: the weights of the loss of no and of yes, for all targets or target name ->
@@ -301,12 +301,12 @@ class MultiLabelHead(Head):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Areas first, by which the field judges."""
+        """The areas under curves come first: the field judges by them."""
         return ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc", "ece")
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
-        # Yes or no of molecules is judged by ROC-AUC, as the field does, even for a single target.
+        # The field judges yes and no of molecules by ROC-AUC, even for a single target.
         is_assay = len(columns) > 1 or columns[0].task == "classification"
         is_binary = all(column.size == 2 for column in columns)
         return not pairs and level == "graph" and is_assay and is_binary
@@ -323,11 +323,11 @@ class MultiLabelHead(Head):
         return raw
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        known = self.measured(targets)
-        wanted = targets.to(raw.dtype).nan_to_num(0.0)
-        losses = functional.binary_cross_entropy_with_logits(raw, wanted, reduction="none")
+        classes = targets.to(raw.dtype).nan_to_num(0.0)
+        losses = functional.binary_cross_entropy_with_logits(raw, classes, reduction="none")
         no, yes = self.weight.to(losses.dtype)
-        return torch.where(known, losses * torch.where(wanted > 0.5, yes, no), 0.0).mean(1)
+        weighted = losses * torch.where(classes > 0.5, yes, no)
+        return torch.where(self.measured(targets), weighted, 0.0).mean(1)
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, num_targets] probabilities of class 1."""
@@ -345,7 +345,7 @@ class MultiLabelHead(Head):
         }
 
     def value_columns(self, number: int) -> list[OutputColumn]:
-        """The class above one half, and the probabilities of no and yes."""
+        """The class with more than one half, and the probabilities of no and yes."""
         name, labels = self.targets[number], self.labels(self.columns[number])
         chosen = OutputColumn(
             name,
@@ -362,7 +362,7 @@ class MultiLabelHead(Head):
         return [{n: labels[n][int(value)] for n, value in row.items()} for row in rows]
 
     def plot(self, rows: EvalRows) -> Figure | None:
-        """Histograms of the probabilities in either class."""
+        """Histograms of the probabilities in each class."""
         from graphfold.layers.heads.plots import probability_plots
 
         return probability_plots(self.metric_inputs(rows.prediction, rows.target))

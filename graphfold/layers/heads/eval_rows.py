@@ -1,9 +1,10 @@
-"""Predicted: what a model predicts of some rows; EvalRows: that of a split beside its targets."""
+"""Predicted: predictions for some rows; EvalRows: predictions for a split with its targets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias
 
 import torch
@@ -12,17 +13,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Predicted:
-    """The predictions of some rows: a value, and by name what is known beside it.
+    """The predictions for some rows: a value, and further parts by name.
 
-    A head makes it of its raw outputs; an ensemble takes several and gives their mixture; intervals
-    and calibration take one and give another.
+    A head makes it of its raw outputs; an ensemble mixes several of them; calibration maps one to
+    another, with intervals.
 
-    `parts` are of the shape of `value`, if nothing else is said:
+    The parts have the shape of `value`:
 
     - "std": the standard deviation of a number, or of a probability;
-    - "lower", "upper": the ends of an interval around a number; "upper" is infinite without one;
+    - "lower", "upper": the ends of an interval around a number; infinite without an interval;
     - "limit": 1 where a number was cut off at its high limit, -1 at the low one, else 0;
-    - "unlimited": the number before it was cut off; absent if no number is.
+    - "unlimited": the number before it was cut off; absent if no number was.
     """
 
     # [num_rows, num_targets] numbers in the targets' units, or probabilities of yes;
@@ -35,32 +36,32 @@ class Predicted:
         return len(self.value)
 
     def __getitem__(self, rows: Tensor | slice) -> Predicted:
-        """Some of the rows."""
+        """The predictions for some of the rows."""
         return self._map(lambda x: x[rows])
 
     @property
     def unlimited(self) -> Tensor:
-        """Like `value`: the numbers before any was cut off."""
+        """The numbers before any was cut off, in the shape of `value`."""
         return self.parts.get("unlimited", self.value)
 
     def with_parts(self, **parts: Tensor) -> Predicted:
-        """The same with further parts, or others of the same names."""
+        """A copy with further or replaced parts."""
         return replace(self, parts={**self.parts, **parts})
 
     def float(self) -> Predicted:
-        """The same, its numbers in single precision."""
+        """A copy in single precision."""
         return self._map(lambda x: x.float() if x.is_floating_point() else x)
 
     def cpu(self) -> Predicted:
-        """The same on the CPU."""
+        """A copy on the CPU."""
         return self._map(Tensor.cpu)
 
     @staticmethod
     def cat(batches: Sequence[Predicted]) -> Predicted:
-        """The rows of several batches, one after another; of one model, so of the same parts."""
-        first, *_ = batches
-        parts = {name: torch.cat([own.parts[name] for own in batches]) for name in first.parts}
-        return Predicted(torch.cat([own.value for own in batches]), parts)
+        """The rows of several batches of one model, one after another."""
+        names = batches[0].parts
+        parts = {name: torch.cat([batch.parts[name] for batch in batches]) for name in names}
+        return Predicted(torch.cat([batch.value for batch in batches]), parts)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Predicted:
         parts = {name: function(part) for name, part in self.parts.items()}
@@ -73,17 +74,17 @@ MetricInputs: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class EvalRows:
-    """Predictions and targets, one row per graph, node or output node, as the head's level says."""
+    """Predictions and targets; a row is a graph, a node or an output node, by the head's level."""
 
     prediction: Predicted  # of [num_rows]
-    target: Tensor  # [num_rows, ...] what the head's `target_rows` gives
+    target: Tensor  # [num_rows, ...] from the head's `target_rows`
     loss: Tensor  # [num_rows]
     graph: Tensor  # [num_rows] position of the graph that the row belongs to
     is_root: Tensor  # [num_rows] bool, whether it is the single output node of its graph
     num_graphs: int
 
     def at(self, graphs: Tensor) -> EvalRows:
-        """The rows of some graphs, numbered anew; `graphs` is [num_graphs] bool."""
+        """The rows of some graphs, which get new numbers; `graphs` is [num_graphs] bool."""
         keep = graphs[self.graph]
         number = graphs.long().cumsum(0) - 1
         return EvalRows(
@@ -107,16 +108,12 @@ def join(parts: Sequence[EvalRows]) -> EvalRows:
         empty = torch.empty(0)
         codes = empty.long()
         return EvalRows(Predicted(empty.view(0, 1)), codes, empty, codes, empty.bool(), 0)
-    first = 0
-    graphs = []
-    for part in parts:
-        graphs.append(part.graph + first)
-        first += part.num_graphs
+    first = [0, *accumulate(part.num_graphs for part in parts)]
     return EvalRows(
         prediction=Predicted.cat([part.prediction for part in parts]),
         target=torch.cat([part.target for part in parts]),
         loss=torch.cat([part.loss for part in parts]),
-        graph=torch.cat(graphs),
+        graph=torch.cat([part.graph + n for part, n in zip(parts, first, strict=False)]),
         is_root=torch.cat([part.is_root for part in parts]),
-        num_graphs=first,
+        num_graphs=first[-1],
     )

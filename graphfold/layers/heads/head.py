@@ -1,4 +1,4 @@
-"""Head: from the rows of a readout to losses, metrics, columns of predictions and pictures."""
+"""Head: from the rows of a readout to losses, predictions, their columns and plots."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Head(nn.Module, ABC):
-    """The predictions of a model: their loss, metrics, columns and picture.
+    """Base of the last part of a model: its losses, predictions, metrics, columns and plot.
 
-    One row stands for a graph, a node or an output node, as the readout's `level` says:
+    A row stands for a graph, a node or an output node, by the readout's `level`:
 
         raw = model(batch)                          # [num_rows, ...]
         targets = model.head.target_rows(batch.dag) # one row each
@@ -33,36 +33,36 @@ class Head(nn.Module, ABC):
         columns = model.head.output_columns(model.parts)
         values = [column.values(predicted) for column in columns]
 
-    A subclass has to write `refuses`, `forward`, `losses` and `decode`. The other methods are as
-    they are for numbers: `decode` gives [num_rows, num_targets], a missing target is NaN. A head
-    that predicts more than one number for each target names them in `parts`; they are the last
-    dimension of what `decode` gives, then: [num_rows, num_targets, num_parts].
+    A subclass defines `refuses`, `forward`, `losses` and `decode`. The other methods are those of
+    numbers: `decode` returns [num_rows, num_targets], and a missing target is NaN. A head that
+    predicts several numbers for each target names them in `parts`; they are the last dimension of
+    the result of `decode`: [num_rows, num_targets, num_parts].
 
     Args:
         schema: the schema of the graphs.
-        level: what one row stands for, "graph", "node" or "output".
+        level: the meaning of a row, "graph", "node" or "output".
         targets: names of the targets; None for all targets of that level.
         target_weights: target name -> weight of its values in the loss; 1 where it is not named.
 
     Attributes:
-        task: the kind of its predictions, which decides what metrics there are; see `Metric`.
+        task: the kind of its predictions, which decides the possible metrics; see `Metric`.
         metrics: the metrics that are computed unless the config names others (names, or dotted
-            paths); the first that there is chooses the best checkpoint.
+            paths); the first one chooses the best checkpoint.
         monitor: another metric that chooses the best checkpoint; None for the first of `metrics`.
         losses_may_be_negative: whether a row may have a loss below zero, as a log likelihood has;
             otherwise training ends at one.
-        metrics_by_target: whether metrics are also given for each target, as METRIC/TARGET.
-        parts: names of what `decode` gives for each target: "pred", the value, comes first; "std"
+        metrics_by_target: whether metrics are also computed for each target, as METRIC/TARGET.
+        parts: the numbers in the result of `decode` for each target: first "pred", the value; "std"
             is its standard deviation, "lower" and "upper" are the ends of an interval around it.
         pairs: whether a row of the readout must be a pair.
-        level: as given.
+        level: the argument.
         columns: the schema's columns of the targets, with their units.
         targets: names of the targets.
         target_weights: the weight of each target.
 
     Raises:
-        ConfigError: if the schema has no such targets at that level, or a head cannot predict one
-            of them; it names them all.
+        ConfigError: if the schema has no such targets at that level, or the head cannot predict
+            some of them; it names all of these.
     """
 
     task: str = "regression"
@@ -99,24 +99,24 @@ class Head(nn.Module, ABC):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """See the class."""
+        """The names of the default metrics; the first one chooses the best checkpoint."""
         return ("rmse", "mae", "mse", "r2", "pearson", "spearman")
 
     @property
     def monitor(self) -> str | None:
-        """The loss where there are several numbers.
+        """The loss, for several numbers: it is in units of each target's deviation.
 
-        It is in units of each target's deviation; a mean of errors would mix the targets' units.
+        A mean of errors would mix the targets' units.
         """
         return "loss" if self.task == "regression" and len(self.columns) > 1 else None
 
     @classmethod
     def suits(cls, columns: Sequence[Column], level: str, pairs: bool) -> bool:
-        """True if `auto` shall take it for some targets; asked in the order of `registry.HEADS`.
+        """True if `auto` may choose this head for some targets; see `choose_head`.
 
         Args:
             columns: all targets of the level.
-            level: what has targets, "graph" or "node".
+            level: the level of the targets, "graph" or "node".
             pairs: whether a row is a pair.
         """
         return False
@@ -124,7 +124,7 @@ class Head(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def refuses(cls, column: Column) -> str | None:
-        """The reason why it cannot predict a target, or None if it can."""
+        """The reason why the head cannot predict a target; None if it can."""
 
     @abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
@@ -132,10 +132,10 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        """[num_rows] the loss of each row; 0, without a gradient, where nothing is measured.
+        """[num_rows] the loss of each row; 0, without a gradient, if no target is measured.
 
-        The sum of the losses of the measured targets, times `value_weights`, over the number of all
-        targets. `denominator` makes a mean over measured values of it.
+        It is the weighted sum of the losses of the measured targets, divided by the number of all
+        targets. Divided by `denominator`, the sum over rows is a mean over measured values.
         """
 
     @abstractmethod
@@ -143,14 +143,14 @@ class Head(nn.Module, ABC):
         """[num_rows, ...] predictions: values in the targets' own units, or probabilities."""
 
     def predict(self, raw: Tensor) -> Predicted:
-        """The output of `decode`, its parts by name."""
+        """The result of `decode` with its parts by name."""
         decoded = self.decode(raw)
         value, *others = decoded.unbind(-1) if len(self.parts) > 1 else (decoded,)
         return Predicted(value, dict(zip(self.parts[1:], others, strict=True)))
 
     @property
     def shown_parts(self) -> tuple[str, ...]:
-        """The parts of its predictions, beside the value, that have a column."""
+        """The parts of the predictions, without the value, that have a column."""
         return self.parts[1:]
 
     def output_columns(self, parts: Sequence[str] | None = None) -> list[OutputColumn]:
@@ -158,36 +158,36 @@ class Head(nn.Module, ABC):
 
         Args:
             parts: the parts that have a column; None for `shown_parts`. An ensemble adds "std",
-                intervals add "lower" and "upper".
+                calibration adds "lower" and "upper".
         """
         names = self.shown_parts if parts is None else parts
-        found: list[OutputColumn] = []
+        columns: list[OutputColumn] = []
         for number in range(len(self.columns)):
-            found += self.value_columns(number)
-            found += [self.part_column(name, number) for name in names]
-        return found
+            columns += self.value_columns(number)
+            columns += [self.part_column(name, number) for name in names]
+        return columns
 
     def value_columns(self, number: int) -> list[OutputColumn]:
-        """The columns of one target's value: of numbers one, of classes also probabilities."""
+        """The columns of a target's value: one for a number; for classes also probabilities."""
         return [value_column(self.targets[number], number)]
 
     def part_column(self, part: str, number: int) -> OutputColumn:
-        """The column of a further part of one target's predictions."""
+        """The column of a part of a target's predictions."""
         return part_column(self.targets[number], part, number)
 
     def labels(self, column: Column) -> Sequence[Any]:
-        """The classes of a target that it predicts; empty for numbers."""
+        """The classes of a target; empty for numbers."""
         return column.classes
 
     @property
     def possible(self) -> tuple[float, float]:
-        """The least and the largest number that a target can be, whatever is predicted."""
+        """The smallest and the largest possible value of a target."""
         return -math.inf, math.inf
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
         """[num_rows, num_targets] the targets as numbers, NaN where missing, one row per raw row.
 
-        Heads of one class per row give [num_rows] codes instead, -1 where missing.
+        Heads of one class per row return [num_rows] codes instead, -1 where missing.
         """
         space = "graph" if self.level == "graph" else "node"
         rows = [as_numbers(dag.columns[space][column.name], column) for column in self.columns]
@@ -201,40 +201,40 @@ class Head(nn.Module, ABC):
         return dag.batch if self.level == "node" else dag.batch.index_select(0, dag.output_index)
 
     def check_targets(self, targets: Tensor) -> None:
-        """Raises DataError for a value that cannot be learnt; every part is checked before work.
+        """Raises DataError for a value that cannot be learnt; called before training.
 
         Shape:
-            targets: what `target_rows` gave
+            targets: the result of `target_rows`
         """
 
     def measured(self, targets: Tensor) -> Tensor:
-        """Bool, like `targets`: which of them are known."""
+        """Bool, like `targets`: whether each value is measured."""
         return ~targets.isnan()
 
     def is_measured(self, targets: Tensor) -> Tensor:
-        """[num_rows] bool, whether any target of a row is known."""
-        known = self.measured(targets)
-        return known if known.dim() == 1 else known.any(1)
+        """[num_rows] bool, whether any target of a row is measured."""
+        measured = self.measured(targets)
+        return measured if measured.dim() == 1 else measured.any(1)
 
     def value_weights(self, targets: Tensor) -> Tensor:
-        """[num_rows, num_targets] how much each value counts in the mean loss; 0 where missing."""
+        """[num_rows, num_targets] the weight of each value in the mean loss; 0 where missing."""
         measured = self.measured(targets).reshape(len(targets), len(self.columns))
         return measured * torch.tensor(self.target_weights, device=targets.device).double()
 
     def denominator(
         self, targets: Tensor, graph: Tensor, times: Tensor, reduction: str = "per_graph"
     ) -> Tensor:
-        """The divisor of the sum of `losses` that makes a mean over measured values of it.
+        """The divisor of the sum of `losses` that makes it a mean over measured values.
 
-        A missing value takes nothing away from those beside it: of T targets a row with one value
-        has 1/T of the loss of that value, and counts 1/T here.
+        A missing value does not change the weight of the others: with T targets, a row with one
+        value has 1/T of the loss of that value, and counts 1/T here.
 
         Args:
-            targets: what `target_rows` gave.
+            targets: the result of `target_rows`.
             graph: [num_rows] the graph of each row.
-            times: [num_graphs] how often each graph counts.
-            reduction: "per_node" for a mean over rows; "per_graph" for one over graphs, where the
-                losses of the rows of a graph are added up: it counts once, whatever their number.
+            times: [num_graphs] the weight of each graph.
+            reduction: "per_node" for a mean over rows; "per_graph" for a mean over graphs of the
+                sums over their rows.
         """
         weights = self.value_weights(targets)
         if reduction == "per_graph":
@@ -246,26 +246,26 @@ class Head(nn.Module, ABC):
         return times.to(weights) @ weights.mean(1)
 
     def compared(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The values of numbers that predictions are compared with, and which of them are known.
+        """The numbers that predictions are compared with, and whether each is measured.
 
         Shape:
-            targets: what `target_rows` gave
+            targets: the result of `target_rows`
             returns: [num_rows, num_targets] each, the second one bool
         """
         return targets, self.measured(targets)
 
     def metric_inputs(self, predicted: Predicted, targets: Tensor) -> MetricInputs:
-        """target -> the predictions and targets that its metrics get, where it is measured."""
+        """Target -> predictions and targets for its metrics, where it is measured."""
         return self.measured_rows(predicted.value, targets)
 
     def uncertainty_tasks(self, parts: Collection[str]) -> tuple[str, ...]:
-        """The tasks of further metrics, which judge how sure predictions with some parts are."""
+        """The tasks of the metrics of uncertainty that predictions with some parts have."""
         judged = {"interval": {"lower", "upper"}, "deviation": {"std"}}
         is_number = self.task == "regression"
         return tuple(task for task, names in judged.items() if is_number and names <= {*parts})
 
     def uncertainty_inputs(self, task: str, predicted: Predicted, targets: Tensor) -> MetricInputs:
-        """The same as `metric_inputs` for the metrics of one of `uncertainty_tasks`.
+        """The inputs of the metrics of one of `uncertainty_tasks`, like `metric_inputs`.
 
         A target without intervals has no rows.
         """
@@ -274,31 +274,31 @@ class Head(nn.Module, ABC):
             both = torch.stack([predicted.value, parts["std"]], -1)
             return self.measured_rows(both, targets)
         inputs = self.measured_rows(torch.stack([parts["lower"], parts["upper"]], -1), targets)
-        there = {name: ~ends[:, 1].isinf() for name, (ends, _) in inputs.items()}
-        return {n: (ends[there[n]], y[there[n]]) for n, (ends, y) in inputs.items()}
+        finite = {name: ~ends[:, 1].isinf() for name, (ends, _) in inputs.items()}
+        return {n: (ends[finite[n]], y[finite[n]]) for n, (ends, y) in inputs.items()}
 
     def measured_rows(self, prediction: Tensor, targets: Tensor) -> MetricInputs:
-        """target -> some part of the predictions, and the targets, where it is measured."""
-        values, known = self.compared(targets)
+        """Target -> a part of the predictions and the targets, where it is measured."""
+        values, measured = self.compared(targets)
         return {
-            name: (prediction[known[:, i], i], values[known[:, i], i])
-            for i, name in enumerate(self.targets)
+            name: (prediction[rows, i], values[rows, i])
+            for i, (name, rows) in enumerate(zip(self.targets, measured.T, strict=True))
         }
 
     def confusion(self, predicted: Predicted, targets: Tensor) -> dict[str, Tensor]:
-        """target -> [num_classes, num_classes] (see `confusion_matrix`); empty without classes."""
+        """Target -> [num_classes, num_classes], see `confusion_matrix`; empty without classes."""
         return {}
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
-        """The measured values of each row, by target, as `output_columns` have them."""
-        known = self.measured(targets).tolist()
+        """The measured values of each row by target, in the form of `output_columns`."""
+        measured = self.measured(targets).tolist()
         return [
-            {n: v for n, v, k in zip(self.targets, values, is_known, strict=True) if k}
-            for values, is_known in zip(targets.tolist(), known, strict=True)
+            {name: value for name, value, m in zip(self.targets, *row, strict=True) if m}
+            for row in zip(targets.tolist(), measured, strict=True)
         ]
 
     def plot(self, rows: EvalRows) -> Figure | None:
-        """A picture of predictions against targets for the report; None of nothing."""
+        """A plot of predictions against targets for the report; None without measured targets."""
         from graphfold.layers.heads.plots import scatter_plots  # loads matplotlib
 
         intervals = None
@@ -311,7 +311,7 @@ class Head(nn.Module, ABC):
 def mlp(
     input_size: int, output_size: int, hidden_size: int | None, dropout: float
 ) -> nn.Sequential:
-    """Dropout and a linear layer; with `hidden_size`, a hidden layer with ReLU before them."""
+    """Dropout and a linear layer; with `hidden_size`, after a hidden layer with ReLU."""
     for size in (input_size, hidden_size):
         if size is not None and size < 1:
             raise ConfigError(f"a layer of width {size} holds nothing. Set hidden_size from 1 on.")

@@ -1,6 +1,6 @@
-"""Heads of numbers: a value, a value with its deviation, an interval, its evidence.
+"""Heads of numbers: a value alone, or with its deviation, an interval or its evidence.
 
-`NumberHead` is what they share: scales, weights, holes and bounds of targets.
+Their base `NumberHead` has the scales, weights, missing values and bounds of targets.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head, mlp
 
-#: How far a prediction may lie outside the range of the training targets, in ranges. A network
-#: may say anything of an input like none that it has seen: of a logD, -7 where all are above -2.
+#: How far a prediction may lie outside the range of the training targets, in ranges. For an unusual
+#: input a network may predict any number: a logD of -7 where all targets are above -2.
 MARGIN = 0.5
 
 
 class NumberHead(Head):
-    """Base of heads that learn numbers standardised and give them back in their units.
+    """Base of heads that learn standardised numbers and predict them in their units.
 
-    The loss of a row is the loss of its measured, standardised targets, times their weights, summed
-    and divided by the number of targets; that of a step is a mean over measured values. A bounded
-    target (`>5`: all that is known is that it is above 5) costs nothing where the prediction is
-    beyond the bound, and else as much as the bound itself would; metrics and calibration leave it
-    out.
+    The loss of a row is the weighted sum of the losses of its measured, standardised targets,
+    divided by the number of targets; the loss of a step is a mean over measured values. A bounded
+    target (`>5`, a value somewhere above 5) has no loss if the prediction is beyond the bound, and
+    otherwise the loss of the bound itself; metrics and calibration leave it out.
 
     Args:
         input_size: width of the readout's rows.
         schema: the schema of the graphs.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         targets: names of the targets; None for all targets of that level.
-        scalers: target name -> (mean, standard deviation) of the training part, then its least and
-            its largest value, see `Scaler`; None to learn the targets as they are.
+        scalers: target name -> (mean, standard deviation, least, largest value) of the training
+            part, see `Scaler`; None to learn the targets unscaled.
         target_weights: target name -> weight of its values in the mean; 1 where it is not named.
         hidden_size: width of a hidden layer, or None for none.
         dropout: probability of dropping an entry of the rows.
 
     Attributes:
-        outputs: how many numbers are computed for each target; the first is the prediction.
-        losses_by_name: the names that `model.head.loss` gives its losses.
-        has_limits: whether there is a number that no prediction of some target exceeds.
+        outputs: the number of raw outputs for each target; the first is the prediction.
+        losses_by_name: the values of `model.head.loss` for this head.
+        has_limits: whether the predictions of some target are limited.
 
     Shape:
         rows: [num_rows, input_size]
@@ -63,8 +62,8 @@ class NumberHead(Head):
     losses_by_name: ClassVar[tuple[str, ...]] = ()
     mean: Tensor  # [num_targets]
     std: Tensor  # [num_targets]
-    least: Tensor  # [num_targets] that is predicted
-    most: Tensor  # [num_targets]
+    least: Tensor  # [num_targets] the least prediction
+    most: Tensor  # [num_targets] the largest prediction
     weight: Tensor  # [num_targets]
 
     def __init__(
@@ -95,7 +94,7 @@ class NumberHead(Head):
 
     @property
     def monitor(self) -> str | None:
-        """The loss also where it judges more than the prediction: its deviation or interval."""
+        """The loss, if it also judges a deviation or an interval."""
         return "loss" if self.outputs > 1 else super().monitor
 
     @classmethod
@@ -113,7 +112,7 @@ class NumberHead(Head):
         """[num_rows, num_targets] the loss of each standardised target."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The raw outputs, of standardised targets."""
+        """The raw outputs, for standardised targets."""
         raw: Tensor = self.layers(rows)
         return raw if self.outputs == 1 else raw.view(len(raw), -1, self.outputs)
 
@@ -125,24 +124,24 @@ class NumberHead(Head):
         if targets.dim() == 3:  # some have bounds
             counts &= ~((bound == ABOVE) & (point >= wanted))
             counts &= ~((bound == BELOW) & (point <= wanted))
-        # What does not count is set to the prediction itself, for 0 times NaN would be NaN.
+        # Values that do not count are set to the prediction itself: 0 times NaN would be NaN.
         wanted = torch.where(counts, wanted, point)
         losses = torch.where(counts, self.target_losses(raw, wanted), 0.0)
         return (losses * self.weight.to(losses.dtype)).mean(1)
 
     def standardise(self, values: Tensor) -> Tensor:
-        """[num_rows, num_targets] values in the targets' own units, as they are learnt."""
+        """[num_rows, num_targets] standardised values, from values in the targets' units."""
         return (values - self.mean) / self.std
 
     def in_units(self, values: Tensor) -> Tensor:
-        """[num_rows, num_targets] standardised values in the targets' own units."""
+        """[num_rows, num_targets] values in the targets' units, from standardised values."""
         return values * self.std + self.mean
 
     def decode(self, raw: Tensor) -> Tensor:
-        """Gives what `decode_unlimited` does, near the range of the training targets.
+        """Returns `decode_unlimited`, limited to the range of the training targets and a margin.
 
-        At most `MARGIN` times its width outside. Targets with bounds (`>5`) have no such limits. An
-        interval is not cut off, but holds the prediction.
+        The margin is `MARGIN` times the width of the range. Targets with bounds (`>5`) have no
+        limits. An interval is not cut off, but always contains the prediction.
         """
         prediction = self.decode_unlimited(raw)
         if len(self.parts) == 1:
@@ -156,18 +155,18 @@ class NumberHead(Head):
 
     @abstractmethod
     def decode_unlimited(self, raw: Tensor) -> Tensor:
-        """[num_rows, num_targets] or [..., num_parts] predictions in the targets' own units."""
+        """[num_rows, num_targets] or [..., num_parts] predictions in the targets' units."""
 
     @property
     def shown_parts(self) -> tuple[str, ...]:
-        """All parts but the first, and whether the prediction stands at a limit."""
+        """All parts but the first, and "limit" if predictions are limited."""
         return (*self.parts[1:], *(["limit"] if self.has_limits else []))
 
     def predict(self, raw: Tensor) -> Predicted:
-        """As for all numbers; where there are limits, also on which side a number was cut off.
+        """The result of `decode` with its parts; with limits, also "limit" and "unlimited".
 
-        A prediction there says only that the model computes a number beyond: nothing like it was in
-        the training part.
+        A prediction at a limit means only that the model computes a number beyond, for an input
+        unlike the training part.
         """
         predicted = super().predict(raw)
         if not self.has_limits:
@@ -175,14 +174,14 @@ class NumberHead(Head):
         unlimited, value = self.decode_unlimited(raw), predicted.value
         unlimited = unlimited if len(self.parts) == 1 else unlimited[..., 0]
         least, most = self.least.to(value), self.most.to(value)
-        close = 1e-6 * (most - least).nan_to_num(0.0, 0.0)  # what is next to a limit is at it
+        close = 1e-6 * (most - least).nan_to_num(0.0, 0.0)  # so close counts as at it
         side = (value >= most - close).to(value) - (value <= least + close).to(value)
         return predicted.with_parts(limit=side, unlimited=unlimited)
 
     def target_rows(self, dag: TypedDAG) -> Tensor:
-        """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, 2], value, bound.
+        """[num_rows, num_targets]; with bounded targets [num_rows, num_targets, (value, bound)].
 
-        The bound is `ABOVE` or `BELOW`, and 0 for an exact value.
+        The bound is `ABOVE` or `BELOW`, or 0 for an exact value.
         """
         values = super().target_rows(dag)
         if not any(self.bounds):
@@ -219,13 +218,13 @@ class NumberHead(Head):
                 f"there is no scaler for the target {absent}. Fit one on the training part."
             )
         pairs = [scalers[name][:2] for name in self.targets]
-        # A target that never varies has no scale of its own.
+        # A target that never varies has the scale 1.
         return [float(mean) for mean, _ in pairs], [float(std) or 1.0 for _, std in pairs]
 
     def _limits(
         self, scalers: Mapping[str, tuple[float, ...]] | None
     ) -> tuple[list[float], list[float]]:
-        """The least and the largest number that is predicted of each target."""
+        """The least and the largest prediction of each target."""
         least, most = [-math.inf] * len(self.targets), [math.inf] * len(self.targets)
         for place, (name, bound) in enumerate(zip(self.targets, self.bounds, strict=True)):
             low, high = (scalers or {}).get(name, ())[2:4] or (0.0, 0.0)
@@ -243,17 +242,17 @@ def _split(targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RegressionHead(NumberHead):
-    """Predicts numbers; learns them standardised, gives them back in their units.
+    """Predicts numbers in their units; learns them standardised.
 
-    Its loss is that of the standardised targets: the squared error, the absolute error, or that of
-    Huber (1964), https://doi.org/10.1214/aoms/1177703732, which is half the square of an error up
-    to `delta` and grows like the error beyond.
+    The loss of a standardised target is the squared error, the absolute error, or the loss of Huber
+    (1964), https://doi.org/10.1214/aoms/1177703732: half the square of an error up to `delta`, and
+    linear beyond.
 
     The arguments are those of `NumberHead`, and:
 
     Args:
         loss: "mse", "mae" or "huber".
-        delta: where Huber's loss becomes linear, in standard deviations of the target.
+        delta: the error where Huber's loss becomes linear, in standard deviations of the target.
 
     Shape:
         rows: [num_rows, input_size]
@@ -299,7 +298,7 @@ class RegressionHead(NumberHead):
         return functional.huber_loss(raw, wanted, reduction="none", delta=self.delta)
 
     def decode_unlimited(self, raw: Tensor) -> Tensor:
-        """[num_rows, num_targets] in the targets' own units."""
+        """[num_rows, num_targets] in the targets' units."""
         return self.in_units(raw)
 
 
@@ -354,7 +353,7 @@ class QuantileHead(NumberHead):
     The arguments are those of `NumberHead`, and:
 
     Args:
-        interval: the share of the values that shall lie between the outer quantiles.
+        interval: the share of the values between the outer quantiles, such as 0.9.
 
     Shape:
         rows: [num_rows, input_size]
@@ -405,7 +404,7 @@ class QuantileHead(NumberHead):
         return torch.stack([self.in_units(part) for part in raw.unbind(2)], dim=2)
 
 
-#: What keeps ν and β positive and α above one, where softplus rounds to zero.
+#: Keeps ν and β positive and α above one where softplus rounds to zero.
 _LEAST = 1e-6
 
 
@@ -426,7 +425,7 @@ class EvidentialHead(NumberHead):
     The arguments are those of `NumberHead`, and:
 
     Args:
-        evidence_penalty: λ, the price of evidence for what is wrong.
+        evidence_penalty: λ, the weight of the penalty on evidence for wrong predictions.
 
     Shape:
         rows: [num_rows, input_size]

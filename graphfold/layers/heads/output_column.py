@@ -1,4 +1,4 @@
-"""OutputColumn: a column of predictions, which tables, data frames, JSON and reports all read."""
+"""OutputColumn: a column of predictions, for tables, data frames, JSON and reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphfold.layers.heads.eval_rows import Predicted
 
-#: The part of a prediction that is the predicted value.
+#: The name of the part that is the predicted value.
 VALUE = "pred"
 
 #: The words for a prediction at neither limit, at the high one, and (index -1) at the low one.
@@ -27,8 +27,8 @@ class OutputColumn:
         target: the name of the target.
         part: "pred" for its value, "prob_CLASS", or the name of another part, such as "std".
         type: the type of its values: float, int or str.
-        values: gives one plain value for each row of some predictions; None is a missing one.
-        label: the class whose probability it holds; None for no probability.
+        values: from predictions to one plain value for each row; None for a missing value.
+        label: the class of a probability; None for other columns.
     """
 
     target: str
@@ -44,12 +44,12 @@ class OutputColumn:
 
 
 def value_column(target: str, number: int) -> OutputColumn:
-    """The predicted numbers of one of several targets."""
+    """The column of the predicted numbers of a target, the `number`-th one."""
     return OutputColumn(target, VALUE, float, lambda p: finite_numbers(p.value[:, number]))
 
 
 def part_column(target: str, part: str, number: int) -> OutputColumn:
-    """A further part of the predictions of one of several targets."""
+    """The column of a part of the predictions of a target, the `number`-th one."""
     if part == "limit":
         return OutputColumn(target, part, str, lambda p: _limits(p.parts[part][:, number]))
     return OutputColumn(target, part, float, lambda p: finite_numbers(p.parts[part][:, number]))
@@ -60,7 +60,7 @@ def _limits(sides: Tensor) -> list[Any]:
 
 
 def finite_numbers(numbers: Tensor) -> list[float | None]:
-    """[num_rows] numbers with seven digits; None for what is not finite."""
+    """[num_rows] numbers, rounded to seven digits; None for NaN and infinities."""
     rounded: list[float | None] = seven_digits(numbers)
     for row in (~numbers.isfinite()).nonzero().flatten().tolist():
         rounded[row] = None
@@ -68,7 +68,7 @@ def finite_numbers(numbers: Tensor) -> list[float | None]:
 
 
 def seven_digits(numbers: Tensor) -> list[Any]:
-    """`numbers.tolist()`, rounded: a float32 has no more than seven digits. They are on the CPU."""
+    """Rounded to seven digits, which is all that a float32 has; `numbers` is on the CPU."""
     values = numbers.double().numpy()
     size = np.abs(values)
     # A power of ten up to 10**22 is exact, so a whole number over it is the nearest float64.
@@ -99,16 +99,16 @@ def by_target(
     columns: Sequence[OutputColumn], cells: Sequence[Any]
 ) -> Mapping[str, TargetPrediction]:
     """The cells of one row, by target."""
-    found: dict[str, TargetPrediction] = {}
+    predictions: dict[str, TargetPrediction] = {}
     for column, cell in zip(columns, cells, strict=True):
-        own = found.setdefault(column.target, TargetPrediction())
+        prediction = predictions.setdefault(column.target, TargetPrediction())
         if column.part == VALUE:
-            own.value = cell
+            prediction.value = cell
         elif column.label is not None:
-            own.probabilities[column.label] = cell
+            prediction.probabilities[column.label] = cell
         else:
-            own.extra[column.part] = cell
-    return found
+            prediction.extra[column.part] = cell
+    return predictions
 
 
 def likeliest(labels: Sequence[Any], probabilities: Tensor) -> list[Any]:

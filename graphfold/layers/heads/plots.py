@@ -1,4 +1,4 @@
-"""Pictures of predictions against targets; importing this loads matplotlib."""
+"""Plots of predictions against targets; importing this module loads matplotlib."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from graphfold.layers.heads.eval_rows import MetricInputs
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#dd6b20", "#718096"
 
-#: How many targets stand in a row of a figure, and how many rows and classes it has at most.
+#: Targets in a row of a figure; the largest number of its rows, and of its classes.
 _IN_A_ROW, _MOST_ROWS, _MOST_CLASSES = 4, 6, 30
 
-#: How many records it shows: of a hundred thousand a figure took 340 MB, and the report 26.
+#: The largest number of records in a plot: with 100,000 a figure took 340 MB, the report 26 MB.
 MOST_POINTS = 5_000
 
 
 def confusion_plot(confusion: Tensor, labels: Sequence[Any]) -> Figure | None:
-    """A confusion matrix, as shares of the true class; None of nothing or too many classes."""
+    """A confusion matrix, as shares of the true class; None if empty or of too many classes."""
     count = len(labels)
     if not bool(confusion.any()) or count > _MOST_CLASSES:
         return None
@@ -52,13 +52,13 @@ def scatter_plots(
 ) -> Figure | None:
     """Predicted against measured numbers of each target; None if nothing is measured.
 
-    Of more than `MOST_POINTS` records so many are shown, evenly spread over the rows.
+    At most `MOST_POINTS` records are shown, evenly spread over the rows.
 
     Args:
         columns: the targets, for their units.
         inputs: target -> predictions and targets, each [num_rows].
-        intervals: target -> lower and upper ends [num_rows, 2] and targets, if there are any; an
-            interval that misses its target is drawn in another colour.
+        intervals: target -> lower and upper ends [num_rows, 2] and targets; an interval that
+            misses its target has another colour. None without intervals.
     """
     units = {column.name: column.unit for column in columns}
     figure, subplots = _subplots(inputs, 3.2)
@@ -83,21 +83,21 @@ def _draw_intervals(axes: Axes, interval: Tensor, target: Tensor) -> None:
     holds = (lower <= target) & (target <= upper)
     shown = _spread(len(target))
     for chosen, colour, label in ((holds, BLUE, "holds it"), (~holds, ORANGE, "misses it")):
-        mine = shown[chosen[shown]]
-        x, low, high = (values[mine].numpy() for values in (target, lower, upper))
+        rows = shown[chosen[shown]]
+        x, low, high = (values[rows].numpy() for values in (target, lower, upper))
         label = f"interval {label}: {int(chosen.sum())}"
         axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=1, label=label)
     axes.legend(fontsize=7)
 
 
 def _spread(count: int) -> Tensor:
-    """The numbers of at most `MOST_POINTS` of so many rows, evenly spread."""
+    """The numbers of at most `MOST_POINTS` of `count` rows, evenly spread."""
     most = min(count, MOST_POINTS)
     return torch.arange(most) * count // max(most, 1)
 
 
 def probability_plots(inputs: MetricInputs) -> Figure | None:
-    """Histograms of the probabilities of class 1 in either class, of each target.
+    """Histograms of the probability of class 1 for each target and true class.
 
     Args:
         inputs: target -> probabilities of class 1 and classes, each [num_rows].
@@ -107,17 +107,17 @@ def probability_plots(inputs: MetricInputs) -> Figure | None:
     for axes, name in subplots:
         probability, target = inputs[name]
         for label, colour in ((0, BLUE), (1, ORANGE)):
-            own = probability[target == label].numpy()
-            axes.hist(own, bins, color=colour, alpha=0.6, label=f"class {label}")
+            values = probability[target == label].numpy()
+            axes.hist(values, bins, color=colour, alpha=0.6, label=f"class {label}")
         axes.set_xlabel("predicted probability of class 1")
         axes.legend()
     return figure
 
 
 def _subplots(inputs: MetricInputs, height: float) -> tuple[Figure | None, list[tuple[Axes, str]]]:
-    """A figure with titled axes for the targets that have rows; None without any.
+    """A figure with titled axes for the targets that have rows; None if none has.
 
-    Of very many targets the first are shown, and the figure counts them.
+    Only the first of many targets are shown; the title of the figure has both numbers.
     """
     measured = [name for name, (_, target) in inputs.items() if len(target)]
     shown = measured[: _IN_A_ROW * _MOST_ROWS]

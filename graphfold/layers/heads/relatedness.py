@@ -1,4 +1,4 @@
-"""RelatednessHead: how related the two graphs of a pair are, on a scale."""
+"""RelatednessHead: a score of how related the two graphs of a pair are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RelatednessHead(Head):
     Args:
         input_size: width of each of the two vectors.
         schema: the schema of the graphs.
-        level: what one row stands for.
+        level: the meaning of a row, "graph", "node" or "output".
         target: name of the score; None if the level has just one float target.
         hidden_size: width of the hidden layer; 50 in the paper.
         low: the lowest score.
@@ -66,7 +66,7 @@ class RelatednessHead(Head):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Correlation first, as in the paper."""
+        """The metrics; correlation comes first, as in the paper."""
         return ("pearson", "spearman", "rmse", "mae", "mse", "r2")
 
     @classmethod
@@ -80,16 +80,17 @@ class RelatednessHead(Head):
         return f"'{column.name}', which is not a score. Use PairClassificationHead."
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The logits of the whole scores."""
+        """The logits of the scores."""
         raw: Tensor = self.layers(self.similarity(rows))
         return raw
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         self.check_targets(targets)
-        known = self.measured(targets).squeeze(1)
-        p = self._distribution(targets.squeeze(1).to(raw.dtype), known)
+        measured = self.measured(targets).squeeze(1)
+        y = torch.where(measured, targets.squeeze(1).to(raw.dtype), self.scores[0])
+        p = (1 - (y.unsqueeze(1) - self.scores).abs()).clamp(min=0)  # a hat around each score
         divergence = (torch.xlogy(p, p) - p * torch.log_softmax(raw, dim=1)).sum(1)
-        return torch.where(known, divergence, 0.0)
+        return torch.where(measured, divergence, 0.0)
 
     def decode(self, raw: Tensor) -> Tensor:
         """[num_rows, 1] the expected score."""
@@ -97,7 +98,7 @@ class RelatednessHead(Head):
 
     @property
     def possible(self) -> tuple[float, float]:
-        """From the lowest to the highest score."""
+        """The lowest and the highest score."""
         return float(self.scores[0]), float(self.scores[-1])
 
     def check_targets(self, targets: Tensor) -> None:
@@ -109,12 +110,6 @@ class RelatednessHead(Head):
                 f"target '{self.targets[0]}' has the score {float(wrong[0]):g}, outside "
                 f"{int(low)} .. {int(high)}. Set low and high of {type(self).__name__}."
             )
-
-    def _distribution(self, y: Tensor, known: Tensor) -> Tensor:
-        """[num_rows, num_scores] the sparse target distribution; lowest score where unknown."""
-        y = torch.where(known, y, self.scores[0])
-        # A hat of width one around each whole score.
-        return (1 - (y.unsqueeze(1) - self.scores).abs()).clamp(min=0)
 
 
 def _only_float(schema: Schema) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Targets of a head: the columns of a schema that it predicts, and the weights in its loss."""
+"""Targets of a head: columns of the schema, and their weights in the loss."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphfold.errors import ConfigError, did_you_mean
 
 
 def find_targets(schema: Schema, level: str, names: Sequence[str] | None) -> tuple[Column, ...]:
-    """The target columns of a level, by name; None for all of them.
+    """The target columns of a level with some names; None for all of them.
 
     Raises:
-        ConfigError: if the level has no targets, or lacks some of the names; it names them all.
+        ConfigError: if the level has no targets, or lacks some of the names; it lists these.
     """
     here, elsewhere = schema.graph_targets, schema.node_targets
     if level != "graph":
@@ -46,13 +46,13 @@ def as_numbers(values: Tensor, column: Column) -> Tensor:
 
 
 def weights_of(weights: Mapping[str, float] | None, names: Sequence[str]) -> list[float]:
-    """The weight of each of some targets; 1 where none is given.
+    """The weights of some targets; 1 for a target without one.
 
     Raises:
-        ConfigError: if it names something else, or a weight is no number from 0 on.
+        ConfigError: if a name is unknown, or a weight is no number from 0 on.
     """
-    given = dict(weights or {})
-    for name, weight in given.items():
+    weights = weights or {}
+    for name, weight in weights.items():
         if name not in names:
             raise ConfigError(
                 f"target_weights names '{name}', which is no target.{did_you_mean(name, names)} "
@@ -60,32 +60,32 @@ def weights_of(weights: Mapping[str, float] | None, names: Sequence[str]) -> lis
             )
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise ConfigError(f"target_weights gives '{name}' {weight!r}. Give a number from 0 on.")
-    numbers = [float(given.get(name, 1.0)) for name in names]
+    numbers = [float(weights.get(name, 1.0)) for name in names]
     if not any(numbers):
         raise ConfigError("target_weights gives every target 0. Give one of them a weight above 0.")
     return numbers
 
 
 def class_weights_of(weights: object, num_classes: int, target: str) -> list[float]:
-    """The weight of each class of a target; None gives every class the weight 1.
+    """The weights of the classes of a target; with None, 1 for each class.
 
     Args:
-        weights: a list of numbers, or for each target one.
-        num_classes: how many classes there are.
+        weights: a list of numbers, or target name -> list.
+        num_classes: the number of classes.
         target: the name of the target.
 
     Raises:
         ConfigError: if there is not one number from 0 on for each class.
     """
-    given = weights.get(target) if isinstance(weights, Mapping) else weights
-    if given is None:
+    values = weights.get(target) if isinstance(weights, Mapping) else weights
+    if values is None:
         return [1.0] * num_classes
-    numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    numbers = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else []
     fits = all(isinstance(w, int | float) and w >= 0 for w in numbers) and any(numbers)
     if len(numbers) != num_classes or not fits:
         raise ConfigError(
-            f"class_weights gives '{target}' {given!r}. Give {num_classes} numbers from 0 on, one "
-            "for each class in order, or 'balanced'."
+            f"class_weights gives '{target}' {values!r}. Give {num_classes} numbers from 0 on, "
+            "one for each class in order, or 'balanced'."
         )
     return [float(weight) for weight in numbers]
 

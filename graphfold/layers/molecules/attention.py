@@ -1,4 +1,4 @@
-"""Attention to neighbours: GAT, GATv2, and AttentiveFP, whose state a gated unit keeps."""
+"""Attention to neighbours: GAT, GATv2, and AttentiveFP, which updates its state by a GRU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOPE = 0.2
 
 
 class GraphAttention(Convolution):
-    """The base of both versions: several heads, which attend to the neighbours and the node itself.
+    """Base of GAT and GATv2: several heads attend to the neighbours and to the node itself.
 
     As in PyTorch Geometric, a node is its own neighbour over an edge with the mean features of its
     edges, and the heads are side by side. Self-loops of the data are left out before.
@@ -36,7 +36,7 @@ class GraphAttention(Convolution):
         edge_columns: the feature columns of the relation's edges; none if they are not read.
         heads: number of heads; each is hidden_size / heads wide.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: "batch" or "layer" normalisation before the activation; None for none.
         residual: whether to add the old `h` to the new one.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
@@ -44,7 +44,7 @@ class GraphAttention(Convolution):
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -80,7 +80,7 @@ class GraphAttention(Convolution):
         """Adds the weights of the scores, which are the last in a checkpoint."""
 
     def draw_attention(self) -> nn.Parameter:
-        """[heads, hidden_size / heads] what a score is the product with; as of a linear layer."""
+        """[heads, hidden_size / heads] attention vectors, drawn like a linear layer's weight."""
         bound = self.head_shape[1] ** -0.5
         return nn.Parameter(torch.empty(self.head_shape).uniform_(-bound, bound))
 
@@ -132,7 +132,7 @@ class GATCell(GraphAttention):
         self.of_edge = None if self.edge_encoder is None else self.draw_attention()
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The share of a bond in the score of each head, once for each kind of bond."""
+        """The contribution of a bond to the score of each head, once for each kind of bond."""
         if self.edge_encoder is None or self.of_edge is None:
             return {}
         return {"bond": self.score(self.edge_encoder(edge), self.of_edge)}
@@ -152,7 +152,7 @@ class GATCell(GraphAttention):
 
 
 class GATv2Cell(GraphAttention):
-    """One round of graph attention whose ranking of neighbours depends on the node, for `Rounds`.
+    """One round of dynamic graph attention (its ranking depends on the node), for `Rounds`.
 
     Equation 7 of Brody et al. (2022), https://arxiv.org/abs/2105.14491, in the form of PyTorch
     Geometric's `GATv2Conv` with edge features, for each head, with e_uv the encoded columns:
@@ -218,11 +218,11 @@ ATTENTIVE_FP_SLOPE = 0.01
 
 
 class AttentiveConvolution(RecurrentConvolution):
-    """The base of both cells: relu(GRU(elu(context), old state)).
+    """Base of the two AttentiveFP cells: relu(GRU(elu(context), old state)).
 
     Args:
         hidden_size: width of `h`, the field of a node.
-        dropout: probability of dropping an entry of the context, drawn anew in every round.
+        dropout: probability of dropping an entry of the context, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
     """
 
@@ -233,7 +233,7 @@ class AttentiveConvolution(RecurrentConvolution):
         self.of_source = nn.Linear(hidden_size, 1, bias=False)
 
     def initial(self, x: NodeInput) -> State:
-        """The state of an atom that no message has reached yet: leaky_relu of the features."""
+        """The state before the first round: leaky_relu of the features."""
         states = super().initial(x)
         return {
             name: functional.leaky_relu(state, ATTENTIVE_FP_SLOPE) for name, state in states.items()
@@ -260,19 +260,19 @@ class AttentiveFPFirstCell(AttentiveConvolution):
         h_v' = relu(GRU(c_v, h_v))
 
     Before the first round h is leaky_relu of the features. Differences from the paper: the sum is
-    over h_u, not over n_uv, so that bonds decide who is heard and not what is said; attention is
-    not dropped out, only the context is; jumping as an option.
+    over h_u, not over n_uv, so that bonds change the weights of neighbours, not their messages;
+    attention is not dropped out, only the context is; jumping as an option.
 
     Args:
         hidden_size: width of `h`, the field of a node.
         edge_columns: the feature columns of the relation's edges.
-        dropout: probability of dropping an entry of the context, drawn anew in every round.
+        dropout: probability of dropping an entry of the context, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -306,7 +306,7 @@ class AttentiveFPFirstCell(AttentiveConvolution):
 
 
 class AttentiveFPCell(AttentiveConvolution):
-    """A later round of AttentiveFP, for `Rounds` after that of `AttentiveFPFirstCell`.
+    """A later round of AttentiveFP, for `Rounds` after the round of `AttentiveFPFirstCell`.
 
     Xiong et al. (2020), https://doi.org/10.1021/acs.jmedchem.9b00959, equations 6-8, in the form of
     PyTorch Geometric's `AttentiveFP`:
@@ -319,13 +319,13 @@ class AttentiveFPCell(AttentiveConvolution):
 
     Args:
         hidden_size: width of `h`, the field of a node.
-        dropout: probability of dropping an entry of the context, drawn anew in every round.
+        dropout: probability of dropping an entry of the context, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size]
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.

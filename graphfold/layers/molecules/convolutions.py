@@ -13,11 +13,7 @@ from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.molecules.message_passing import (
-    AfterConvolution,
-    Convolution,
-    has_bias,
-)
+from graphfold.layers.molecules.message_passing import AfterConvolution, Convolution, has_bias
 
 
 class GCNCell(Convolution):
@@ -28,7 +24,7 @@ class GCNCell(Convolution):
 
         h_v' = activation(W Σ_{u ∈ N(v) ∪ {v}} h_u / √(d̃_u d̃_v) + b)
 
-    A node is no neighbour of itself: self-loops of the data do not count, as in PyTorch Geometric.
+    Self-loops of the data are ignored, as in PyTorch Geometric.
     Before the first round h is the features, unless an earlier pass computed it. Differences from
     the paper: a bias, but for batch normalisation; normalisation and a residual connection,
     h_v + h_v', as options.
@@ -36,7 +32,7 @@ class GCNCell(Convolution):
     Args:
         hidden_size: width of `h`, the field of a node.
         activation: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: "batch" or "layer" normalisation before the activation; None for none.
         residual: whether to add the old `h` to the new one.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
@@ -44,7 +40,7 @@ class GCNCell(Convolution):
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size]
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -90,7 +86,7 @@ class GINCell(Convolution):
     Args:
         hidden_size: width of `h`, the field of a node, and of the MLP's hidden layer.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: normalisation inside the MLP: "batch", as in the paper, "layer" or None.
         learn_epsilon: whether ε is learned (GIN-ε in the paper) or stays 0 (GIN-0).
         residual: whether to add the old `h` to the new one.
@@ -99,7 +95,7 @@ class GINCell(Convolution):
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size]
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -137,7 +133,7 @@ class GINECell(Convolution):
         hidden_size: width of `h`, the field of a node, and of the MLP's hidden layer.
         edge_columns: the feature columns of the relation's edges.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: normalisation inside the MLP: "batch", "layer" or None.
         learn_epsilon: whether ε is learned or stays 0.
         residual: whether to add the old `h` to the new one.
@@ -146,7 +142,7 @@ class GINECell(Convolution):
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -181,7 +177,7 @@ class GINECell(Convolution):
 
 
 class GINUpdate(nn.Module):
-    """activation(MLP(total)), what both networks do with (1 + ε) h + the sum of messages."""
+    """activation(MLP(total)), the update of both networks, of (1 + ε) h + the sum of messages."""
 
     def __init__(self, size: int, activation: str, norm: str | None, learn_epsilon: bool) -> None:
         super().__init__()
@@ -192,7 +188,7 @@ class GINUpdate(nn.Module):
         self.epsilon = nn.Parameter(torch.zeros(1)) if learn_epsilon else None
 
     def own(self) -> Tensor | float:
-        """1 + ε, what the old state is times."""
+        """1 + ε, the factor of the old state."""
         return 1.0 if self.epsilon is None else 1 + self.epsilon
 
     def forward(self, total: Tensor) -> Tensor:
@@ -201,10 +197,10 @@ class GINUpdate(nn.Module):
         return new
 
 
-#: Below this variance, messages are taken for equal; so the slope of the root stays finite.
+#: Below this variance, messages count as equal: the slope of the root stays finite.
 LEAST_VARIANCE = 1e-5
 
-#: Mean, minimum, maximum and deviation; each as it is, amplified and attenuated.
+#: Mean, minimum, maximum and deviation; each unscaled, amplified and attenuated.
 NUM_AGGREGATORS, NUM_SCALERS = 4, 3
 
 
@@ -224,11 +220,10 @@ class PNACell(Convolution):
 
     Args:
         hidden_size: width of `h`, the field of a node.
-        mean_log_degree: δ. A config may have "auto" here, in whose place training puts that of the
-            training part.
+        mean_log_degree: δ. "auto" in a config is replaced by δ of the training part.
         edge_columns: the feature columns of the relation's edges; none if they are not read.
         activation: of the new `h`: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: "batch" or "layer" normalisation before the activation; None for none.
         residual: whether to add the old `h` to the new one.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
@@ -236,7 +231,7 @@ class PNACell(Convolution):
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -284,7 +279,7 @@ class PNACell(Convolution):
         return self.finish(self.after_convolution(self.outer(self.inner(joined))), x, children)
 
     def _scaled(self, rows: Tensor, children: Children) -> tuple[Tensor, Tensor, Tensor]:
-        """[group_size, width] the aggregates as they are, amplified and attenuated."""
+        """[group_size, width] each: the aggregates unscaled, amplified and attenuated."""
         count = children.count.to(rows.dtype).unsqueeze(1)
         amplified = rows * (torch.log(count + 1) / self.mean_log_degree)
         attenuated = rows * (self.mean_log_degree / torch.log(count.clamp(min=1) + 1))
@@ -294,7 +289,7 @@ class PNACell(Convolution):
 def _aggregate(messages: Tensor, children: Children) -> Tensor:
     """[group_size, 4 width] mean, minimum, maximum and standard deviation over the neighbours."""
     mean = children.mean(messages)
-    # Not the mean of squares less the square of the mean, which loses what little differs.
+    # The mean of squares less the square of the mean would lose small differences.
     variance = children.mean((messages - children.expand(mean)).square())
     deviation = variance.clamp(min=LEAST_VARIANCE).sqrt()
     is_zero = deviation <= math.sqrt(LEAST_VARIANCE)

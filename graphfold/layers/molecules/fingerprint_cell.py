@@ -12,11 +12,7 @@ from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.layers.encoders.column_encoder import ColumnEncoder
-from graphfold.layers.molecules.message_passing import (
-    AfterConvolution,
-    Convolution,
-    has_bias,
-)
+from graphfold.layers.molecules.message_passing import AfterConvolution, Convolution, has_bias
 
 
 class FingerprintCell(Convolution):
@@ -29,8 +25,8 @@ class FingerprintCell(Convolution):
         fingerprint_v' = fingerprint_v + softmax(W h_v')
 
     The fingerprint of a molecule is the sum over its atoms: `SumReadout(field="fingerprint")`.
-    Before the first round h is the features. The paper has weights of their own in every round: a
-    list of cells.
+    Before the first round h is the features. The paper has other weights in every round: a list of
+    cells.
 
     Differences from the paper: bonds are encoded linearly before they are added, the same as
     joining their features to the neighbour's; there are biases; batch normalisation (as in the
@@ -42,7 +38,7 @@ class FingerprintCell(Convolution):
         edge_columns: the feature columns of the relation's edges; none if they are not read.
         max_degree: nodes with this many neighbours or more share a weight; 0 shares one among all.
         activation: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         norm: "batch" or "layer" normalisation before the activation; None for none.
 
     Shape:
@@ -91,11 +87,11 @@ class FingerprintCell(Convolution):
 
 
 class DegreeLinear(nn.Module):
-    """A linear layer that is chosen by a node's number of neighbours.
+    """A linear layer for each number of neighbours.
 
     Args:
         size: width of input and output.
-        max_degree: the largest number of neighbours with a layer of its own.
+        max_degree: the largest number of neighbours; nodes with more use its layer.
         bias: whether the layers have biases.
     """
 
@@ -111,8 +107,8 @@ class DegreeLinear(nn.Module):
     def forward(self, h: Tensor, degree: Tensor) -> Tensor:
         """[num_rows, size] from `h` [num_rows, size] and `degree` [num_rows]."""
         degree = degree.clamp(max=self.max_degree)
-        own = torch.stack([degree == number for number in range(self.max_degree + 1)], dim=1)
+        is_degree = torch.stack([degree == n for n in range(self.max_degree + 1)], dim=1)
         bias = None if self.bias is None else self.bias.flatten()
         every = functional.linear(h, self.weight.flatten(0, 1), bias)
         by_degree = every.view(every.shape[0], *self.weight.shape[:2])
-        return (by_degree * own.to(h.dtype).unsqueeze(2)).sum(1)
+        return (by_degree * is_degree.to(h.dtype).unsqueeze(2)).sum(1)

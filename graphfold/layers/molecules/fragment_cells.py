@@ -1,4 +1,4 @@
-"""Cells over the fragments of molecules: up from atoms along their tree, and down again."""
+"""Cells over trees of molecular fragments, from the atoms up and down again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.encoders.column_encoder import parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 
 
 class FragmentCell(FeatureCell):
@@ -54,17 +53,17 @@ class FragmentCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known, h = parts(x), children.rows("h")
+        h = children.rows("h")
         atoms = children.sum(h * children.edge["atom"])
         fragments = children.sum(h * children.edge["fragment"])
-        gates = add_known(self.from_children(torch.cat([atoms, fragments], dim=1)), known)
-        return {"h": _mix(gates, fragments, known)}
+        gates = add_part(self.from_children(torch.cat([atoms, fragments], dim=1)), x)
+        return {"h": _mix(gates, fragments, x)}
 
 
 class ReadersCell(FeatureCell):
     """A gated unit over a node's own state and its readers, for the way `Down`.
 
-    What an atom learns of the fragments that it is in, and a fragment of its parent: the unit of
+    An atom reads the fragments that contain it, and a fragment reads its parent. The unit of
     Cho et al. (2014), https://arxiv.org/abs/1406.1078, equations 6-8, without a reset gate, where p
     is the node's own state before this pass:
 
@@ -94,11 +93,11 @@ class ReadersCell(FeatureCell):
         """The state of the nodes."""
         own = children.previous("h")
         gates = self.linear(torch.cat([own, children.sum("h")], dim=1))
-        return {"h": _mix(gates, own, parts(x))}
+        return {"h": _mix(gates, own, x)}
 
 
-def _mix(gates: Tensor, kept: Tensor, known: Mapping[str, Tensor]) -> Tensor:
-    """z ⊙ kept + (1 - z) ⊙ u, from the two gates side by side."""
+def _mix(gates: Tensor, old: Tensor, x: NodeInput) -> Tensor:
+    """z ⊙ old + (1 - z) ⊙ u, from the two gates side by side."""
     update, candidate = gates.chunk(2, dim=1)
-    z, u = torch.sigmoid(update), drop_known(torch.tanh(candidate), known)
-    return z * kept + (1 - z) * u
+    z, u = torch.sigmoid(update), apply_mask(torch.tanh(candidate), x)
+    return z * old + (1 - z) * u

@@ -1,4 +1,4 @@
-"""Bases of the convolutions: where rounds begin, what follows a convolution, a gated state."""
+"""Bases of the convolutions: the first state, the steps after a convolution, gated states."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.errors import ConfigError, ShapeError
-from graphfold.layers.activation import Activation, get_activation
+from graphfold.layers.activation import get_activation
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.column_encoder import features, parts
-from graphfold.layers.feature_cell import drop_known
+from graphfold.layers.feature_cell import apply_mask
 from graphfold.layers.normalisation import normalise
 
-#: The field of the states of all rounds in one, and how they become one.
+#: The field that joins the states of all rounds, and the functions that join them.
 JUMP = "jump"
-JUMPS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "sum": torch.add,
-    "max": torch.maximum,
-}
+JUMPS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.add, "max": torch.maximum}
 
 NORMS: Mapping[str, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class Convolution(Cell):
-    """The base of the convolutions: the first state, and what follows the new one of a round.
+    """Base of the convolutions: the first state, and the steps after a round's new state.
 
     Before the first round the first field and `jump` are the features and every other field is
-    zero, unless an earlier pass computed them. The neighbours are asked for the first field.
+    zero, unless an earlier pass computed them. The first field of the neighbours is read.
 
-    With `jumping` a node has the field `jump`, its states of all rounds in one, for the readout:
-    the jumping knowledge of Xu et al. (2018), https://arxiv.org/abs/1806.03536, by their sum or by
-    their elementwise maximum, the state before the first round among them.
+    With `jumping` a node has the field `jump` for the readout, the sum or the elementwise maximum
+    of its states in all rounds, the state before the first round included: the jumping knowledge of
+    Xu et al. (2018), https://arxiv.org/abs/1806.03536.
 
     Args:
-        fields: what a node stores; dropout is for the first of them.
-        dropout: probability of dropping an entry of the new state, drawn anew in every round.
+        fields: the fields of a node; dropout is for the first of them.
+        dropout: probability of dropping an entry of the new state, with a new mask in every round.
         residual: whether the old state is added to the new one.
         jumping: "sum" or "max" of the states of all rounds; None for no such field.
 
@@ -56,8 +53,8 @@ class Convolution(Cell):
         super().__init__()
         self.width = next(iter(fields.values()))
         if jumping not in (None, *JUMPS):
-            known = " or ".join(JUMPS)
-            raise ConfigError(f"there is no jumping '{jumping}'. Use {known}, or null.")
+            names = " or ".join(JUMPS)
+            raise ConfigError(f"there is no jumping '{jumping}'. Use {names}, or null.")
         self.fields = {**fields, JUMP: self.width} if jumping else fields
         if self.reads is None:
             self.reads = (next(iter(fields)),)
@@ -70,17 +67,17 @@ class Convolution(Cell):
         return {"x": x, **self.dropout(x, self.width)}
 
     def initial(self, x: NodeInput) -> State:
-        """The features as they are.
+        """The state before the first round.
 
         Raises:
-            ShapeError: if they are not as wide as the state.
+            ShapeError: if the features are not as wide as the state.
         """
-        first, *others = self.fields
         h = self.first(x)
-        zeros = {
-            name: h.new_zeros(h.shape[0], self.fields[name]) for name in others if name != JUMP
+        starts = (next(iter(self.fields)), JUMP)
+        return {
+            name: h if name in starts else h.new_zeros(h.shape[0], width)
+            for name, width in self.fields.items()
         }
-        return {first: h, **zeros, **({JUMP: h} if self.jumping else {})}
 
     def first(self, x: NodeInput) -> Tensor:
         """The features; raises ShapeError if they are not as wide as the state."""
@@ -94,7 +91,7 @@ class Convolution(Cell):
         return h
 
     def finish(self, h: Tensor, x: NodeInput, children: Children) -> dict[str, Tensor]:
-        """The fields of the base, from the new state: dropped out, with the old one, and `jump`."""
+        """The first field and `jump`: the new state with dropout and the residual connection."""
         field = next(iter(self.fields))
         h = self.drop(h, x)
         if self.residual:
@@ -104,47 +101,27 @@ class Convolution(Cell):
         return {field: h, JUMP: JUMPS[self.jumping](children.previous(JUMP), h)}
 
     def drop(self, h: Tensor, x: NodeInput) -> Tensor:
-        """The new state of a group with some entries dropped, in training."""
-        return drop_known(h, parts(x))
-
-
-_IN_PLACE: Mapping[Activation, Activation] = {
-    torch.relu: torch.relu_,
-    torch.sigmoid: torch.sigmoid_,
-    torch.tanh: torch.tanh_,
-}
-
-
-def get_activation_(name: str) -> Activation:
-    """The activation called `name`, in the memory of what it is given.
-
-    For what nothing else reads, such as the product of a linear layer: of a large batch, another
-    tensor of states costs more in page faults than the arithmetic.
-
-    Raises:
-        ConfigError: with the nearest name if there is none.
-    """
-    activation = get_activation(name)
-    return _IN_PLACE.get(activation, activation)
+        """The new state of a group with dropout."""
+        return apply_mask(h, x)
 
 
 def has_bias(norm: str | None) -> bool:
-    """True unless batch normalisation follows, which takes every bias away with the mean.
+    """True unless batch normalisation follows, which subtracts every bias with the mean.
 
-    The gradient of such a bias is rounding noise. Adam makes whole steps of it, so that runs with
-    other numbers of threads or processes would part.
+    The gradient of such a bias is rounding noise. Adam makes full steps of it, so runs with other
+    numbers of threads or processes would diverge.
     """
     return norm != "batch"
 
 
 class AfterConvolution(nn.Module):
-    """Normalisation if asked for, then an activation, in the memory of what it is given.
+    """Optional normalisation, then an activation in place.
 
     Args:
         size: width of the rows.
         activation: "relu", "tanh", "sigmoid" or "none".
-        norm: "layer" normalises every row for itself, "batch" every entry over all nodes of a
-            batch, which makes a prediction in training depend on the rest of the batch.
+        norm: "layer" normalises each row, "batch" each entry over all nodes of a batch, so that a
+            prediction in training depends on the rest of the batch.
 
     Raises:
         ConfigError: if there is no such activation or norm.
@@ -152,7 +129,7 @@ class AfterConvolution(nn.Module):
 
     def __init__(self, size: int, activation: str, norm: str | None) -> None:
         super().__init__()
-        self.activation_ = get_activation_(activation)
+        self.activation_ = get_activation(activation, in_place=True)
         if norm not in (None, *NORMS):
             raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or null.")
         self.norm = None if norm is None else NORMS[norm](size)
@@ -167,13 +144,13 @@ class AfterConvolution(nn.Module):
 
 
 class RecurrentConvolution(Convolution):
-    """A convolution whose new state is GRU(message, old state), as of `torch.nn.GRUCell`.
+    """Base of convolutions with the new state GRU(message, old state), see `torch.nn.GRUCell`.
 
     The gates take the place of residual connections, normalisation and activation.
 
     Args:
         hidden_size: width of `h`, the field of a node, and of the message.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Raises:

@@ -13,11 +13,7 @@ from graphfold.dag import Column
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.activation import get_activation
 from graphfold.layers.encoders.column_encoder import ColumnEncoder, parts
-from graphfold.layers.molecules.message_passing import (
-    Convolution,
-    RecurrentConvolution,
-    get_activation_,
-)
+from graphfold.layers.molecules.message_passing import Convolution, RecurrentConvolution
 
 
 class DMPNNBondCell(Convolution):
@@ -29,14 +25,14 @@ class DMPNNBondCell(Convolution):
         m_vw = Σ_{u ∈ N(v) \\ w} h_uv
         h_vw' = τ(h⁰_vw + W_m m_vw)
 
-    W_i cat(x_v, e_vw) is what the encoder makes of the bond's features, those of the atom v among
-    them. Differences from the paper: as in the authors' program (chemprop), the h⁰_vw that is added
-    is the one before τ, and there is no bias unless asked for.
+    W_i cat(x_v, e_vw) comes from the encoder of the bond's features, which include those of the
+    atom v. Differences from the paper: as in the authors' program (chemprop), the added h⁰_vw is
+    the one before τ, and a bias is an option.
 
     Args:
         hidden_size: width of `h_bond`, the field of a bond.
         activation: τ: "relu", "tanh", "sigmoid" or "none".
-        dropout: probability of dropping an entry of the new `h_bond`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h_bond`, with new masks every round.
         bias: whether W_m has a bias.
 
     Shape:
@@ -50,18 +46,15 @@ class DMPNNBondCell(Convolution):
     """
 
     def __init__(
-        self,
-        hidden_size: int,
-        activation: str = "relu",
-        dropout: float = 0.0,
-        bias: bool = False,
+        self, hidden_size: int, activation: str = "relu", dropout: float = 0.0, bias: bool = False
     ) -> None:
         super().__init__({"h_bond": hidden_size}, dropout)
         self.message = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.activation, self.activation_ = get_activation(activation), get_activation_(activation)
+        self.activation = get_activation(activation)
+        self.activation_ = get_activation(activation, in_place=True)
 
     def initial(self, x: NodeInput) -> State:
-        """The state of a bond that no message has reached yet."""
+        """The state of a bond before the first round."""
         return {"h_bond": self.activation(self.first(x))}
 
     def forward(self, x: NodeInput, children: Children) -> State:
@@ -74,7 +67,7 @@ class DMPNNAtomCell(Convolution):
     """The state of an atom, from the bonds that arrive there, for `Rounds("arrives", 1)`.
 
     Equations 5-6 of Yang et al. (2019), https://arxiv.org/abs/1904.01561, with W_a cat(x_v, m_v) as
-    the sum of W x_v, which is what the encoder makes of the atom's features, and W' m_v:
+    the sum of W x_v, which comes from the encoder of the atom's features, and W' m_v:
 
         m_v = Σ_{u ∈ N(v)} h_uv
         h_v = τ(W x_v + W' m_v + b)
@@ -99,7 +92,7 @@ class DMPNNAtomCell(Convolution):
     def __init__(self, hidden_size: int, activation: str = "relu", dropout: float = 0.0) -> None:
         super().__init__({"h": hidden_size}, dropout)
         self.from_bonds = nn.Linear(hidden_size, hidden_size)
-        self.activation_ = get_activation_(activation)
+        self.activation_ = get_activation(activation, in_place=True)
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of an atom; its state before, W x_v, is not read."""
@@ -108,29 +101,29 @@ class DMPNNAtomCell(Convolution):
 
 
 class MPNNCell(RecurrentConvolution):
-    """One round of message passing with an edge network, for `Rounds` of one weight for all.
+    """One round of message passing with an edge network, for `Rounds` with shared weights.
 
-    The model with which Gilmer et al. (2017), https://arxiv.org/abs/1704.01212, end: the messages
-    of their section 5.1 and the update of Li et al. (2016), with A a matrix for each edge that a
-    network of two layers makes of its columns. `Set2SetReadout` is the readout of the paper.
+    The final model of Gilmer et al. (2017), https://arxiv.org/abs/1704.01212: the messages of their
+    section 5.1 and the update of Li et al. (2016). A network of two layers computes the matrix A of
+    each edge from its columns. `Set2SetReadout` is the readout of the paper.
 
         m_v = Σ_{u ∈ N(v)} A(e_uv) h_u
         h_v' = GRU(m_v, h_v)
 
-    A is made once for each kind of edge, not for each edge. Differences from the paper: dropout and
-    jumping as options; distances are columns like others.
+    A is computed once for each kind of edge, not for each edge. Differences from the paper: dropout
+    and jumping as options; distances are columns like others.
 
     Args:
         hidden_size: width of `h`, the field of a node.
         edge_columns: the feature columns of the relation's edges.
         edge_hidden_size: width of the hidden layer of the edge network.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -164,7 +157,7 @@ class MPNNCell(RecurrentConvolution):
 
 
 class GGNNCell(RecurrentConvolution):
-    """One round of a gated graph neural network, for `Rounds` of one weight for all.
+    """One round of a gated graph neural network, for `Rounds` with shared weights.
 
     Equations 2-6 of Li et al. (2016), https://arxiv.org/abs/1511.05493, with a weight W_k for each
     kind k of edges, such as the orders of bonds:
@@ -172,7 +165,7 @@ class GGNNCell(RecurrentConvolution):
         m_v = Σ_{u ∈ N(v)} W_{kind(u, v)} h_u + b
         h_v' = GRU(m_v, h_v)
 
-    The neighbours of each kind are added up first, so that there is one product for a node. With
+    The neighbours of each kind are added up first, so that a node needs one product. With
     one kind it equals PyTorch Geometric's `GatedGraphConv`. Differences from the paper: both
     directions of an edge have one weight; the bias is one for all kinds; dropout and jumping as
     options.
@@ -180,15 +173,15 @@ class GGNNCell(RecurrentConvolution):
     Args:
         hidden_size: width of `h`, the field of a node.
         edge_columns: the feature columns of the relation's edges.
-        kind: the column of codes that tells the kinds of edges, a missing code among them; None for
-            the first one that holds codes.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        kind: the column of codes with the kinds of edges, a missing code among them; None for the
+            first column of codes.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
         jumping: "sum" or "max" of the states of all rounds as the field `jump`; None for none.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
         children: `h` of the neighbours, [num_child_edges, hidden_size], and the edge columns
-        returns: {"h": [group_size, hidden_size]}, and `jump` like it if asked for
+        returns: {"h": [group_size, hidden_size]}, and with `jumping` the field `jump`
 
     Raises:
         ShapeError: if rounds start from features that are not `hidden_size` wide.
@@ -210,7 +203,7 @@ class GGNNCell(RecurrentConvolution):
         self.message = nn.Linear(self.num_kinds * hidden_size, hidden_size)
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Ones and zeros: which kind a bond is; the last one is for missing codes."""
+        """One-hot kinds of the bonds; the last kind is a missing code."""
         code = edge[self.kind].long()
         code = torch.where(code < 0, self.num_kinds - 1, code)
         kinds = torch.arange(self.num_kinds, device=code.device)
@@ -223,14 +216,14 @@ class GGNNCell(RecurrentConvolution):
 
 
 def _choose(columns: Sequence[Column], kind: str | None) -> Column:
-    """The column of codes of this name, or the first one."""
+    """The column of codes called `kind`; None for the first one."""
     codes = {column.name: column for column in columns if column.size is not None}
     if kind is None and codes:
         return next(iter(codes.values()))
     if kind is None or kind not in codes:
-        asked = "" if kind is None else f" '{kind}'.{did_you_mean(kind, codes)}"
+        name = "." if kind is None else f" '{kind}'.{did_you_mean(kind, codes)}"
         raise ConfigError(
-            f"GGNNCell needs a column of codes that tells the kinds of edges{asked or '.'} The "
+            f"GGNNCell needs a column of codes that tells the kinds of edges{name} The "
             f"columns of codes are: {', '.join(codes) or 'none'}."
         )
     return codes[kind]
@@ -244,12 +237,12 @@ class WeaveAtomCell(Convolution):
 
         h_v' = relu(W (relu(A h_v + a) ‖ Σ_{p ∈ P(v)} relu(B h_p + b)) + c)
 
-    Differences from the paper: no batch normalisation; dropout as an option. `NodePairs` makes the
-    pairs; it runs beside `WeavePairCell`, in the same rounds.
+    Differences from the paper: no batch normalisation; dropout as an option. `NodePairs` adds the
+    pairs. It runs in the same rounds as `WeavePairCell`.
 
     Args:
         hidden_size: width of `h`, the field of atoms and of pairs.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round
@@ -287,7 +280,7 @@ class WeavePairCell(Convolution):
 
     Args:
         hidden_size: width of `h`, the field of atoms and of pairs.
-        dropout: probability of dropping an entry of the new `h`, drawn anew in every round.
+        dropout: probability of dropping an entry of the new `h`, with a new mask in every round.
 
     Shape:
         x: [num_nodes_of_type, hidden_size] if it is the state before the first round

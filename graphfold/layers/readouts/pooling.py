@@ -1,6 +1,6 @@
 """Poolings: one vector per graph from all its nodes, or from its output nodes.
 
-Beside sums and means stand those that are learnt: gates, attention, Set2Set, and AttentiveFP's.
+Sums, means and maxima, and learned poolings: gates, attention, Set2Set, and AttentiveFP's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OVER = ("nodes", "outputs")
 
 
 class Pooling(Readout):
-    """Reduces the nodes of each graph to one vector; zeros where there is nothing to reduce.
+    """Base of readouts that reduce the nodes of each graph to one vector; zeros without nodes.
 
     Args:
         input_size: width of the field.
@@ -51,14 +51,14 @@ class Pooling(Readout):
         self.add_weights(input_size)
 
     def add_weights(self, input_size: int) -> None:
-        """Adds what is learned; nothing by default."""
+        """Adds the learned weights; none by default."""
 
     @abstractmethod
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """[num_graphs, input_size] from the rows of graph i, ptr[i] .. ptr[i+1]."""
 
     def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
-        """[num_graphs, input_size] from nodes ptr[i] .. ptr[i+1] of some that have the field."""
+        """[num_graphs, input_size] from `nodes`; graph i has the nodes ptr[i] .. ptr[i+1]."""
         return self.reduce(states.at(self.field, nodes), ptr)
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
@@ -82,14 +82,14 @@ class SumReadout(Pooling):
 class ScaledSumReadout(SumReadout):
     """Sums over the nodes of each graph, all divided by one number; "norm" in chemprop.
 
-    As with a sum, what is predicted may grow with the graph. As with a mean, the layers behind
-    begin with numbers of the size of a state.
+    As with a sum, predictions may grow with the graph. As with a mean, the next layers read numbers
+    of the size of a state.
 
     Args:
         input_size: width of the field.
         field: the field to read.
         over: "nodes" or "outputs", see `Pooling`.
-        divide_by: about the number of nodes of a graph; small molecules have 20 atoms.
+        divide_by: the typical number of nodes of a graph; small molecules have 20 atoms.
 
     Raises:
         ConfigError: if `divide_by` is not positive.
@@ -149,15 +149,15 @@ class AttentionReadout(Pooling):
 
 
 class GatedReadout(Pooling):
-    """Sums over the nodes of each graph, of which a learned gate lets through a share.
+    """Sums over the nodes of each graph, weighted by a learned gate.
 
     Equation 7 of Li et al. (2016), https://arxiv.org/abs/1511.05493:
 
         graph = Σ_v σ(W h_v + b) ⊙ tanh(V h_v + c)
 
-    Differences from the paper: the features of a node are not read beside its state, and there is
-    no tanh of the sum, which would bound what a head can tell apart. The arguments are those of
-    `Pooling`.
+    Differences from the paper: only the states of nodes are read, not their features; there is no
+    tanh of the sum, which would bound the values that a head can distinguish. The arguments are
+    those of `Pooling`.
     """
 
     def add_weights(self, input_size: int) -> None:
@@ -183,13 +183,13 @@ class Set2SetReadout(Pooling):
         input_size: width of the field.
         field: the field to read.
         over: "nodes", every node that has the field, or "outputs", the output nodes.
-        steps: how often the LSTM runs.
+        steps: the number of steps of the LSTM.
 
     Shape:
         returns: [num_graphs, 2 * input_size]; zeros for a graph without such nodes
 
     Raises:
-        ConfigError: if there is not a step.
+        ConfigError: if `steps` is less than 1.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Set2SetReadout(Pooling):
 
 
 def require_steps(readout: nn.Module, steps: int) -> None:
-    """Raises ConfigError unless there is at least one step."""
+    """Raises ConfigError for fewer than one step."""
     if steps < 1:
         raise ConfigError(
             f"{type(readout).__name__} has {steps} steps. Set steps to at least 1, or take another "
@@ -246,14 +246,14 @@ class AttentiveReadout(Pooling):
         input_size: width of the field.
         field: the field to read.
         over: "nodes", every node that has the field, or "outputs", the output nodes.
-        steps: how often the unit runs.
+        steps: the number of steps of the unit.
         dropout: probability of dropping an entry of a context.
 
     Shape:
         returns: [num_graphs, input_size]; zeros for a graph without such nodes
 
     Raises:
-        ConfigError: if there is not a step, or `dropout` is not a probability.
+        ConfigError: if `steps` is less than 1, or `dropout` is not a probability.
     """
 
     def __init__(

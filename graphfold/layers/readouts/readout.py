@@ -1,6 +1,6 @@
-"""Readouts: which rows of the node states a head gets, and what they stand for.
+"""Readouts: from the states of nodes to the rows that a head reads.
 
-Rows are those of nodes, outputs, roots, pairs of roots, bonds, or graphs of several node types.
+A row stands for a node, an output node, a root, a pair of roots, a bond, or a graph.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Readout(nn.Module, ABC):
         field: the field to read.
 
     Attributes:
-        level: what one row stands for: "graph", "node" or "output" (an output node).
-        pairs: whether a row is two vectors, as `PairReadout` gives them.
+        level: the meaning of a row: "graph", "node" or "output" (an output node).
+        pairs: whether a row is two vectors, as in `PairReadout`.
         output_size: width of a row.
     """
 
@@ -41,7 +41,7 @@ class Readout(nn.Module, ABC):
         self.output_size = input_size
 
     def __repr__(self) -> str:
-        """The shape of what it gives."""
+        """The field and the shape of the rows."""
         shape = f"num_{self.level}s, {'2, ' if self.pairs else ''}{self.output_size}"
         return f"{type(self).__name__}({self.field} -> [{shape}])"
 
@@ -93,7 +93,7 @@ class PairReadout(Readout):
         returns: [num_graphs, 2, input_size]
 
     Raises:
-        ShapeError: if a graph has another number of output nodes than two.
+        ShapeError: if a graph has one output node, or more than two.
     """
 
     level = "graph"
@@ -149,18 +149,18 @@ def _require_outputs(readout: Readout, dag: TypedDAG, number: int) -> None:
 
 
 class BondReadout(Readout):
-    """The sum and the difference of the two inputs of every output node, in either order the same.
+    """The sum and the absolute difference of the two inputs of every output node.
 
         row = [h_u + h_v, |h_u - h_v|]
 
     The output nodes are bonds with targets, see `data.bond_target_columns`; u and v are their
-    atoms.
+    atoms, whose order does not matter.
 
     Shape:
         returns: [num_outputs, 2 * input_size], in the order of the graphs and of their outputs
 
     Raises:
-        ShapeError: if an output node has another number of inputs than two.
+        ShapeError: if an output node does not have two inputs.
     """
 
     level = "output"
@@ -182,7 +182,7 @@ class BondReadout(Readout):
         return torch.cat([one + other, (one - other).abs()], dim=1)
 
 
-#: Name -> [num_graphs, width] from rows, of which ptr[i] .. ptr[i+1] are those of graph i.
+#: Name -> function to [num_graphs, width], from rows and pointers; graph i has ptr[i] .. ptr[i+1].
 REDUCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sum": segment.segment_sum,
     "mean": segment.segment_mean,
@@ -191,20 +191,20 @@ REDUCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class TypeReadout(Readout):
-    """Sums, means or maxima over the nodes of each type, side by side; zeros where there are none.
+    """Sums, means or maxima over the nodes of each type, side by side; zeros without nodes.
 
     For graphs that mix levels, such as atoms, fragments and molecules.
 
     Args:
         input_size: width of the field.
-        types: type name -> names of `REDUCTIONS`; the order is that of the parts of a row.
+        types: type name -> names of `REDUCTIONS`; the parts of a row are in this order.
         field: the field to read.
 
     Shape:
         returns: [num_graphs, number of reductions * input_size]
 
     Raises:
-        ConfigError: if there is no such reduction, or none at all.
+        ConfigError: if there is no such reduction, or no reduction is named.
         SchemaError: if the graphs have no such type.
         ShapeError: if the type of a node lacks the field.
     """
@@ -229,11 +229,11 @@ class TypeReadout(Readout):
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """One row per graph."""
-        found = []
+        parts = []
         for name, reductions in self.types.items():
             nodes = torch.nonzero(dag.op_type == dag.schema.type_index(name)).view(-1)
             graph = dag.batch.index_select(0, nodes)
             ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
             rows = self.read(states, dag, nodes)
-            found += [REDUCTIONS[reduction](rows, ptr) for reduction in reductions]
-        return torch.cat(found, dim=1)
+            parts += [REDUCTIONS[reduction](rows, ptr) for reduction in reductions]
+        return torch.cat(parts, dim=1)

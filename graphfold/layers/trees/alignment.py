@@ -1,4 +1,4 @@
-"""AlignmentCell: a word beside the words of another sentence that are most like it."""
+"""AlignmentCell: a word, compared with the words of another sentence."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from graphfold.batching.children import Children
 from graphfold.errors import ConfigError
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.column_encoder import features, parts
-from graphfold.layers.feature_cell import drop_known
+from graphfold.layers.feature_cell import apply_mask
 
 
 class AlignmentCell(Cell):
-    """Soft alignment of a word with those of another sentence, and how it compares with them.
+    """Aligns a word softly with the words of another sentence and compares them.
 
     For `Rounds(relation, 1)`, where the relation joins each word with all words of the other
     sentence; after Parikh et al. (2016), https://arxiv.org/abs/1606.01933, sections 3.1 and 3.2,
@@ -27,7 +27,7 @@ class AlignmentCell(Cell):
 
     Differences from the paper: the score is a cosine with a learned temperature τ, so that equal
     words find each other before anything is learned; comparison reads difference, product and the
-    best score. Of a word without words to compare it with, a and the best score are zero.
+    best score. If the other sentence has no words, a and the best score are zero.
 
     Args:
         input_size: width of the node features.
@@ -64,16 +64,15 @@ class AlignmentCell(Cell):
         return {"x": x, "key": key, **self.dropout(x, self.fields["h"])}
 
     def initial(self, x: NodeInput) -> State:
-        """The features as they are."""
-        known = parts(x)
-        return {"h": known["x"], "key": known["key"]}
+        """The features and their keys."""
+        start = parts(x)
+        return {"h": start["x"], "key": start["key"]}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The comparison of the words."""
-        known = parts(x)
-        rows, own = children.rows("h"), known["x"]
-        score = (children.rows("key") * children.expand(known["key"])).sum(1, keepdim=True)
+        rows, own, key = children.rows("h"), parts(x)["x"], parts(x)["key"]
+        score = (children.rows("key") * children.expand(key)).sum(1, keepdim=True)
         aligned = children.attend(rows, score * self.sharpness.exp())
         pair = [own, (own - aligned).abs(), own * aligned, children.max(score)]
         h = torch.relu(self.compare(torch.cat(pair, 1)))
-        return {"h": drop_known(h, known), "key": known["key"]}
+        return {"h": apply_mask(h, x), "key": key}

@@ -1,4 +1,4 @@
-"""Inside-outside: what the rest of a tree says of a node whose own features are hidden from it."""
+"""Inside-outside cells: predict a node from the rest of its tree, without its own features."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
-from graphfold.layers.encoders.column_encoder import ColumnEncoder, parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 from graphfold.layers.trees.tree_lstm import SumTreeLSTMCell
 
 
 class LabelCell(Cell):
     """The columns of the edges between a node and its readers, such as the relation to its head.
 
-    For a pass `Down`, before those that need to know of a node what hangs on the edge above it:
+    For a pass `Down`, before the passes that need the label of the edge above a node:
 
         l = Σ_edges E(edge)
 
@@ -51,11 +51,11 @@ class LabelCell(Cell):
 
 
 class InsideCell(SumTreeLSTMCell):
-    """Child-Sum Tree-LSTM that also keeps what it knows without the node's own features.
+    """Child-Sum Tree-LSTM that also stores a context without the node's own features.
 
     The inside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
     3, with equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, as composition.
-    The children come as messages, which know their labels l:
+    The children send messages, which include their labels l:
 
         s = Σ_k m_k                          i, o, u from x and s    f_k = σ(W_f x + U_f h_k + b_f)
         c = i ⊙ u + Σ_k f_k ⊙ c_k            h = o ⊙ tanh(c)         m = tanh(W_m h + U_m l + b_m)
@@ -88,23 +88,23 @@ class InsideCell(SumTreeLSTMCell):
         """The state of the nodes."""
         context = children.sum("message")
         state = self.state(context, self.from_h(children.rows("h")), x, children)
-        told = torch.cat([state["h"], children.previous("label")], 1)
-        return {**state, "message": torch.tanh(self.to_message(told)), "context": context}
+        both = torch.cat([state["h"], children.previous("label")], 1)
+        return {**state, "message": torch.tanh(self.to_message(both)), "context": context}
 
 
 class OutsideCell(FeatureCell):
-    """The outside of a node: all but itself and those below it; with its `context`, these, too.
+    """The outside of a node: the tree without its subtree; `h` joins it with the `context` below.
 
     The outside representations of Le and Zuidema (2014), https://aclanthology.org/D14-1081, section
-    3, for a pass `Down` after `InsideCell`. A node p tells those below what is around it and what
-    it is itself, a_p; what their siblings tell is the sum of all messages but their own, so nothing
-    of a node comes back to it:
+    3, for a pass `Down` after `InsideCell`. A node p sends its children a_p, a summary of its
+    outside and of its own features. A child adds the messages of its siblings, the sum of all
+    messages without its own, so no feature of a node comes back to it:
 
         o = tanh(W_a Σ_p a_p + W_s Σ_p (s_p - m) + W_l l + b)    a = tanh(V_o o + V_x x + d)
         h = tanh(U [o, s] + e)
 
-    Only where every node has one reader at most, as in a tree, is all of its own hidden from it.
-    Difference from the paper: any number of children.
+    This holds if every node has at most one reader, as in a tree. Difference from the paper: any
+    number of children.
 
     Args:
         input_size: width of the node features; 0 for nodes without features.
@@ -131,12 +131,11 @@ class OutsideCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         message = children.previous("message")
         count = children.count.to(message.dtype).unsqueeze(1)
         siblings = children.sum("context") - count * message
         above = [children.sum("around"), siblings, children.previous("label")]
         outside = torch.tanh(self.outside(torch.cat(above, 1)))
-        around = add_known(self.to_around(outside), known)
+        around = add_part(self.to_around(outside), x)
         h = torch.tanh(self.to_h(torch.cat([outside, children.previous("context")], 1)))
-        return {"h": drop_known(h, known), "around": torch.tanh(around)}
+        return {"h": apply_mask(h, x), "around": torch.tanh(around)}

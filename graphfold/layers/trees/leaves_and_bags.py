@@ -1,4 +1,4 @@
-"""Cells that do not look at the structure: leaves, bags of nodes, neighbours, sets."""
+"""Cells without structure: leaves, bags of nodes, neighbours, sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.errors import ConfigError
 from graphfold.layers.encoders.column_encoder import features, parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 
 
 class LeafCell(Cell):
@@ -41,7 +41,7 @@ class LeafCell(Cell):
         self.from_x = nn.Linear(input_size, len(self.fields) * hidden_size)
 
     def before(self, x: NodeInput) -> NodeInput:
-        """All fields side by side; a leaf has nothing to wait for."""
+        """All fields side by side; a leaf needs no children."""
         return {"fields": self.from_x(features(x))}
 
     def forward(self, x: NodeInput, children: Children) -> State:
@@ -51,7 +51,7 @@ class LeafCell(Cell):
 
 
 def require_features(cell: Cell, input_size: int) -> None:
-    """Raises ConfigError for a cell that only has features to go by, and has none."""
+    """Raises ConfigError for a leaf cell without features."""
     if input_size < 1:
         raise ConfigError(
             f"{type(cell).__name__} has input_size={input_size}, but a leaf is made of its "
@@ -60,19 +60,19 @@ def require_features(cell: Cell, input_size: int) -> None:
 
 
 class BagCell(Cell):
-    """A linear map of a node's features; its children are not read, or only added up.
+    """A linear map of a node's features, or the sum of such maps over its subtree.
 
     With a sum over the nodes and a linear head the whole model is linear in the counts of codes and
-    the sums of numbers: a bag of words, or of operators, to compare other models with.
+    the sums of numbers: a bag of words, or of operators, as a baseline.
 
         h = W x + b                with `subtree`: h = W x + b + Σ_k h_k
 
-    With `subtree` a root has the bag of its own tree, as pairs of trees need it.
+    With `subtree` the root of each tree of a pair has the bag of that tree.
 
     Args:
         input_size: width of the node features; nodes without features all have h = b.
         hidden_size: width of `h`, the field of a node.
-        subtree: whether a node adds up what is below it.
+        subtree: whether a node adds the states of its children.
 
     Shape:
         x: [group_size, input_size], or what `before` made of it
@@ -88,7 +88,7 @@ class BagCell(Cell):
         self.bias = nn.Parameter(torch.zeros(hidden_size))
 
     def before(self, x: NodeInput) -> NodeInput:
-        """The node for itself."""
+        """The map of the node's own features."""
         x = features(x)
         rows: Tensor = x.new_zeros(x.shape[0], 1) if self.from_x is None else self.from_x(x)
         return {"h": rows + self.bias}
@@ -100,11 +100,10 @@ class BagCell(Cell):
 
 
 class NeighboursCell(Cell):
-    """A node and its inputs, or in a pass `Down` its readers, added up; nothing is learned.
+    """The sum of a node and its inputs, or in a pass `Down` its readers, without weights.
 
-    After `BagCell`, and each over the sums of the one before, such passes give a node the bag of
-    all nodes within so many steps: with a linear head a model that is linear in what they are, and
-    blind to where, to compare other models with.
+    After `BagCell`, several such passes give a node the bag of all nodes within as many steps. With
+    a linear head it is a baseline: a model that is linear in the nodes and ignores their places.
 
         y = x + Σ_k x_k
 
@@ -125,7 +124,7 @@ class NeighboursCell(Cell):
         self.reads = (source,)
 
     def forward(self, x: NodeInput, children: Children) -> State:
-        """The sums."""
+        """The sums of the nodes."""
         return {self.field: children.previous(self.source) + children.sum(self.source)}
 
 
@@ -133,7 +132,7 @@ class DeepSetCell(FeatureCell):
     """A network with two hidden layers over the sum of the children.
 
     Theorem 2 of Zaheer et al. (2017), https://arxiv.org/abs/1703.06114, at every node: a function
-    of a set is ρ(Σ_k φ(x_k)). Here φ is what the child's own cell computes last, and ρ knows the
+    of a set is ρ(Σ_k φ(x_k)). Here φ is the last layer of the child's cell, and ρ also reads the
     node's features:
 
         y = ReLU(W x + U Σ_k h_k + b)    z = ReLU(V y + d)    h = tanh(T z + e)
@@ -158,11 +157,7 @@ class DeepSetCell(FeatureCell):
     """
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        inner_size: int | None = None,
-        dropout: float = 0.0,
+        self, input_size: int, hidden_size: int, inner_size: int | None = None, dropout: float = 0.0
     ) -> None:
         inner = inner_size or 4 * hidden_size
         super().__init__({"h": hidden_size}, input_size, inner, dropout, dropped=inner)
@@ -172,7 +167,6 @@ class DeepSetCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
-        y = add_known(self.from_sum(children.sum("h")), known)
-        z = drop_known(torch.relu(self.inner(torch.relu(y))), known)
+        y = add_part(self.from_sum(children.sum("h")), x)
+        z = apply_mask(torch.relu(self.inner(torch.relu(y))), x)
         return {"h": torch.tanh(self.to_h(z))}

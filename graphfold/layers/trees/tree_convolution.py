@@ -7,21 +7,20 @@ from torch import Tensor, nn
 
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.layers.encoders.column_encoder import parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 
 
 class TreeCodingCell(FeatureCell):
-    """The vector of a node, from its own features and those of all below: what is convolved.
+    """The vector of a node from the features of its subtree; `TreeConvolutionCell` reads it.
 
     After the coding layer of Mou et al. (2016), https://arxiv.org/abs/1409.5718, sections 3.1 and
     3.2, with the shares η of `TreeConvolutionCell` and n children:
 
         v = tanh(W x + 1/n Σ_k (η_l W_l + η_r W_r) v_k + b)
 
-    Differences from the paper: it is trained with the rest, not before it; it goes on from level to
-    level, so nodes without features have vectors, too; all children count alike, not by the number
-    of leaves under them.
+    Differences from the paper: it is trained with the rest of the model, not before it; it repeats
+    from level to level, so nodes without features have vectors, too; all children have the same
+    weight, whatever their number of leaves.
 
     Args:
         input_size: width of the node features; 0 for nodes without features.
@@ -39,10 +38,10 @@ class TreeCodingCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The vectors of the nodes."""
-        known, sides = parts(x), left_and_right(children, "v")
+        sides = left_and_right(children, "v")
         count = children.count.to(sides.dtype).clamp(min=1).unsqueeze(1)
         total = self.from_children(sides / count)
-        return {"v": torch.tanh(add_known(total, known))}
+        return {"v": torch.tanh(add_part(total, x))}
 
 
 class TreeConvolutionCell(FeatureCell):
@@ -78,10 +77,9 @@ class TreeConvolutionCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The results of the windows below the nodes."""
-        known = parts(x)
         window = torch.cat([children.previous("v"), left_and_right(children, "v")], 1)
         h = torch.tanh(self.from_window(window))
-        return {"h": drop_known(h, known)}
+        return {"h": apply_mask(h, x)}
 
 
 class TreePoolingCell(Cell):

@@ -1,4 +1,4 @@
-"""Tree-LSTM cells: leaves, ordered children, unordered ones, with attention, with edge labels."""
+"""Tree-LSTM cells: for leaves, ordered and unordered children, with attention or edge labels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.dag import Column
 from graphfold.errors import ConfigError
-from graphfold.layers.encoders.column_encoder import ColumnEncoder, parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.encoders.column_encoder import ColumnEncoder
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 from graphfold.layers.trees.leaves_and_bags import require_features
 
 
 class LeafLSTMCell(FeatureCell):
-    """The leaf of a Tree-LSTM over constituents: no children, so no forget gate.
+    """The leaf of a Tree-LSTM over constituents, without children and forget gates.
 
     Equations 9-14 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, without children:
 
@@ -52,8 +52,8 @@ class LeafLSTMCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the leaves."""
-        known = self.known(x, children)
-        gate, u = activate(known["x"], self.fields["h"], known)
+        x = self.inputs(x, children)
+        gate, u = activate(x["x"], self.fields["h"], x)
         i, o = gate.chunk(2, dim=1)
         return new_state(o, i * u)
 
@@ -111,20 +111,19 @@ class NaryTreeLSTMCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known, size = self.known(x, children), self.fields["h"]
-        gates = add_known(self.from_h(children.stack("h").flatten(1)), known)
-        gate, u = activate(gates, size, known)
+        x, size = self.inputs(x, children), self.fields["h"]
+        gates = add_part(self.from_h(children.stack("h").flatten(1)), x)
+        gate, u = activate(gates, size, x)
         f, i, o = torch.split(gate, [gate.shape[1] - 2 * size, size, size], dim=1)
         c = children.stack("c")
-        kept = (f.view_as(c) * c).sum(1)
-        return new_state(o, torch.addcmul(kept, i, u))
+        return new_state(o, torch.addcmul((f.view_as(c) * c).sum(1), i, u))
 
 
 class SumTreeLSTMCell(FeatureCell):
-    """The base of Tree-LSTMs over unordered children: what becomes of their sum, equations 3-8.
+    """Base of Tree-LSTMs over unordered children: equations 3-8, from the sum of the children on.
 
     Args:
-        fields: what a node stores, name -> width; those of a Tree-LSTM come first.
+        fields: the fields of a node, name -> width; those of a Tree-LSTM come first.
         input_size: width of the node features; 0 for nodes without features.
         hidden_size: width of `h` and of `c`.
         dropout: probability of dropping an entry of `u`.
@@ -158,20 +157,19 @@ class SumTreeLSTMCell(FeatureCell):
         """`h` and `c` of the nodes.
 
         Args:
-            total: [group_size, hidden_size] the sum of what the children send.
+            total: [group_size, hidden_size] the sum over the children.
             forget: [num_child_edges, hidden_size] their forget gates, without x.
-            x: what `forward` got.
-            children: what `forward` got.
+            x: the argument of `forward`.
+            children: the argument of `forward`.
             field: the name of the children's `c`.
         """
-        known = self.known(x, children)
-        if "forget" in known:
-            forget = forget + children.expand(known["forget"])
-        gates = add_known(self.from_sum(total), known, "gates")
-        gate, u = activate(gates, self.dropped, known)
+        x = self.inputs(x, children)
+        forget = add_part(forget, x, "forget", children)
+        gates = add_part(self.from_sum(total), x, "gates")
+        gate, u = activate(gates, self.dropped, x)
         i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows(field))
-        return new_state(o, torch.addcmul(kept, i, u))
+        memory = children.sum(torch.sigmoid(forget) * children.rows(field))
+        return new_state(o, torch.addcmul(memory, i, u))
 
 
 class ChildSumTreeLSTMCell(SumTreeLSTMCell):
@@ -194,7 +192,8 @@ class ChildSumTreeLSTMCell(SumTreeLSTMCell):
         dropout: probability of dropping an entry of `u`.
         forget_bias: added to the forget gate's bias at the start.
         own: fields of earlier passes that are x, see `NaryTreeLSTMCell`.
-        prefix: before the names of the fields, so that a later pass finds those of several.
+        prefix: put before the names of the fields, so that passes in two directions do not share
+            them.
 
     Shape:
         x: [group_size, input_size], or what `before` made of it
@@ -225,10 +224,10 @@ class ChildSumTreeLSTMCell(SumTreeLSTMCell):
         return {self.h: state["h"], self.c: state["c"]}
 
 
-def activate(gates: Tensor, size: int, known: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """All gates but the last block in one tensor, and `u`, the last block, dropped out."""
+def activate(gates: Tensor, size: int, x: NodeInput) -> tuple[Tensor, Tensor]:
+    """The sigmoid of all blocks but the last; `u`, the tanh of the last block, dropped out."""
     gate, u = torch.split(gates, [gates.shape[1] - size, size], dim=1)
-    return torch.sigmoid(gate), drop_known(torch.tanh(u), known)
+    return torch.sigmoid(gate), apply_mask(torch.tanh(u), x)
 
 
 def new_state(o: Tensor, c: Tensor) -> State:
@@ -264,11 +263,7 @@ class AttentiveTreeLSTMCell(FeatureCell):
     """
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        dropout: float = 0.0,
-        forget_bias: float = 0.0,
+        self, input_size: int, hidden_size: int, dropout: float = 0.0, forget_bias: float = 0.0
     ) -> None:
         fields = {"h": hidden_size, "c": hidden_size}
         super().__init__(fields, input_size, 5 * hidden_size, dropout)
@@ -280,31 +275,27 @@ class AttentiveTreeLSTMCell(FeatureCell):
             self.from_h.bias[:hidden_size].add_(forget_bias)
 
     def of_x(self, product: Tensor) -> dict[str, Tensor]:
-        """The parts of what is computed for each child, and of the other gates."""
+        """The parts of the blocks of each child (forget gate, key), and of the other gates."""
         of_children, gates = product.tensor_split([2 * self.fields["h"]], dim=1)
         return {"of_children": of_children, "gates": gates}
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         h = children.rows("h")
-        of_children: Tensor = self.from_h(h)
-        if "of_children" in known:
-            of_children = of_children + children.expand(known["of_children"])
-        forget, key = of_children.chunk(2, dim=1)
+        forget, key = add_part(self.from_h(h), x, "of_children", children).chunk(2, dim=1)
         mean = children.attend(h, self.score(torch.tanh(key)))
-        gates = add_known(self.from_sum(torch.tanh(self.from_mean(mean))), known, "gates")
-        gate, u = activate(gates, self.fields["h"], known)
+        gates = add_part(self.from_sum(torch.tanh(self.from_mean(mean))), x, "gates")
+        gate, u = activate(gates, self.fields["h"], x)
         i, o = gate.chunk(2, dim=1)
-        kept = children.sum(torch.sigmoid(forget) * children.rows("c"))
-        return new_state(o, torch.addcmul(kept, i, u))
+        memory = children.sum(torch.sigmoid(forget) * children.rows("c"))
+        return new_state(o, torch.addcmul(memory, i, u))
 
 
 class RelationTreeLSTMCell(SumTreeLSTMCell):
-    """Child-Sum Tree-LSTM whose edges have labels, such as the relations of a dependency tree.
+    """Child-Sum Tree-LSTM over edges with labels, such as the relations of a dependency tree.
 
     Equations 2-8 of Tai et al. (2015), https://arxiv.org/abs/1503.00075, with messages m_k in the
-    place of the children's h_k in the sum, and a forget gate that knows the relation r of a child:
+    place of the children's h_k in the sum, and a forget gate that reads the relation r of a child:
 
         h̃ = Σ_k m_k    f_k = σ(W_f x + U_f h_k + v_r + b_f)    i, o, u as there, from h̃
 
@@ -324,7 +315,7 @@ class RelationTreeLSTMCell(SumTreeLSTMCell):
         input_size: width of the node features; 0 for nodes without features.
         hidden_size: width of `h` and of `c`, the two fields of a node.
         edge_columns: the feature columns of the edges.
-        bases: how many matrices the relations mix; 0 for gates.
+        bases: the number of matrices that the relations mix; 0 for gates.
         dropout: probability of dropping an entry of `u`.
         forget_bias: added to the forget gate's bias at the start.
 
@@ -362,7 +353,7 @@ class RelationTreeLSTMCell(SumTreeLSTMCell):
         self.relation = ColumnEncoder(edge_columns, hidden_size + (bases or hidden_size))
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Of each relation the part of the forget gate, and the gate or the mixture."""
+        """For each relation its part of the forget gate, and its gate or its mixture of bases."""
         encoded: Tensor = self.relation(edge)
         forget, chosen = encoded.tensor_split([self.fields["h"]], dim=1)
         if self.bases:  # at first all relations have the same matrix, as large as one of the bases
@@ -376,7 +367,7 @@ class RelationTreeLSTMCell(SumTreeLSTMCell):
         return self.state(total, self.from_h(h) + children.edge["forget"], x, children)
 
     def _messages(self, h: Tensor, chosen: Tensor) -> Tensor:
-        """[num_child_edges, hidden_size] what each child sends along its edge."""
+        """[num_child_edges, hidden_size] the message of each child."""
         if self.from_child is None:
             return chosen * h
         by_base: Tensor = self.from_child(h).view(-1, self.bases, self.fields["h"])

@@ -9,7 +9,7 @@ from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.layers.activation import get_activation
 from graphfold.layers.encoders.column_encoder import features, parts
-from graphfold.layers.feature_cell import FeatureCell, add_known, drop_known
+from graphfold.layers.feature_cell import FeatureCell, add_part, apply_mask
 from graphfold.layers.trees.leaves_and_bags import require_features
 
 
@@ -48,9 +48,8 @@ class TreeRNNCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         total = self.from_h(children.stack("h").flatten(1))
-        return {"h": drop_known(torch.tanh(add_known(total, known)), known)}
+        return {"h": apply_mask(torch.tanh(add_part(total, x)), x)}
 
 
 class TreeFCCell(Cell):
@@ -127,14 +126,12 @@ class TreeGRUCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         h = children.rows("h")
         total = children.sum(h)
-        reset, update = self.reset(h), add_known(self.update(total), known, "update")
-        if "reset" in known:
-            reset = reset + children.expand(known["reset"])
+        reset = add_part(self.reset(h), x, "reset", children)
+        update = add_part(self.update(total), x, "update")
         candidate = self.candidate(children.sum(torch.sigmoid(reset) * h))
-        u = drop_known(torch.tanh(add_known(candidate, known, "candidate")), known)
+        u = apply_mask(torch.tanh(add_part(candidate, x, "candidate")), x)
         z = torch.sigmoid(update)
         return {"h": z * total + (1 - z) * u}
 
@@ -182,11 +179,10 @@ class RNTNCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known = parts(x)
         z = children.stack("h").flatten(1)
         products = self.tensor(z).view(-1, self.fields["h"], z.shape[1])
         total = self.from_h(z) + (products * z.unsqueeze(1)).sum(2)
-        return {"h": drop_known(torch.tanh(add_known(total, known)), known)}
+        return {"h": apply_mask(torch.tanh(add_part(total, x)), x)}
 
 
 class MVLeafCell(Cell):
@@ -226,7 +222,7 @@ class MVLeafCell(Cell):
             self.from_x.bias[:hidden_size] = 1.0
 
     def before(self, x: NodeInput) -> NodeInput:
-        """The vectors and the matrices; a leaf has nothing to wait for."""
+        """The vectors and the matrices; a leaf needs no children."""
         size, low = self.fields["h"], self.rank * self.fields["h"]
         s, a, u, v = torch.split(self.from_x(features(x)), [size, size, low, low], dim=1)
         product = torch.bmm(u.view(-1, size, self.rank), v.view(-1, self.rank, size))
@@ -234,8 +230,7 @@ class MVLeafCell(Cell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the leaves."""
-        known = parts(x)
-        return {"h": known["h"], "m": known["m"]}
+        return {"h": parts(x)["h"], "m": parts(x)["m"]}
 
 
 class MVRNNCell(FeatureCell):
@@ -270,7 +265,7 @@ class MVRNNCell(FeatureCell):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state of the nodes."""
-        known, size = parts(x), self.fields["h"]
+        size = self.fields["h"]
         h, m = children.stack("h"), children.stack("m").view(-1, 2, size, size)
         ba = (m[:, 1] * h[:, 0].unsqueeze(1)).sum(2)
         ab = (m[:, 0] * h[:, 1].unsqueeze(1)).sum(2)
@@ -278,4 +273,4 @@ class MVRNNCell(FeatureCell):
         # Column by column, each a product of all nodes with the one matrix W_M.
         columns = [self.from_m(column) for column in m.flatten(1, 2).unbind(2)]
         matrix = torch.stack(columns, 2).flatten(1)
-        return {"h": drop_known(p, known), "m": matrix}
+        return {"h": apply_mask(p, x), "m": matrix}

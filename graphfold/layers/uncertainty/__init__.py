@@ -1,1 +1,1 @@
-"""Uncertainty: functions from predictions to predictions, which say how sure these are."""
+"""Uncertainty of predictions: ensembles, conformal intervals, calibrated probabilities."""

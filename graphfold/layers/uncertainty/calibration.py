@@ -1,4 +1,4 @@
-"""Calibration of predictions, on records that the model did not learn from: what, and how."""
+"""Calibration of predictions on records that the model did not learn from: the methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphfold.layers.uncertainty.temperature import Temperatures
 #: A function from predictions to predictions that was fitted to held-out records.
 Calibration: TypeAlias = Intervals | Temperatures
 
-#: What `calibration.method` may name -> the tasks of heads that it is for.
+#: A value of `calibration.method` -> the tasks of the heads that it is for.
 METHODS: Mapping[str, tuple[str, ...]] = {
     "auto": ("regression", "binary", "multiclass"),
     "none": (),
@@ -26,35 +26,35 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 def calibration_of(head: Head, state: Mapping[str, Any]) -> Calibration:
-    """The calibration of a checkpoint.
+    """Restores the calibration of a checkpoint.
 
     Args:
         head: the head of the model.
-        state: what `Calibration.state` gave.
+        state: the result of `Calibration.state`.
     """
     return (Intervals if head.task == "regression" else Temperatures)(head, state)
 
 
 def makes_intervals(head: Head, method: str) -> bool:
-    """True if a method gives the predictions of a head intervals; `auto` does those of graphs."""
-    is_asked = method == "conformal" or (method == "auto" and head.level == "graph")
-    return is_asked and head.task == "regression"
+    """True if a method computes intervals for a head; `auto` does for targets of graphs."""
+    is_chosen = method == "conformal" or (method == "auto" and head.level == "graph")
+    return is_chosen and head.task == "regression"
 
 
 def fit_calibration(
     head: Head, method: str, level: float, predicted: Predicted, targets: Tensor
 ) -> Calibration | None:
-    """The calibration on some records; None if there is nothing to do, or records are too few.
+    """Fits a calibration; None if the method has none for the head, or records are too few.
 
     Args:
         head: the head of the model.
         method: a key of `METHODS`.
-        level: the probability that an interval is to hold the true value.
-        predicted: what is predicted of records that the model did not learn from.
+        level: the probability that an interval contains the true value.
+        predicted: predictions for records that the model did not learn from.
         targets: their targets.
 
     Raises:
-        ConfigError: if the method is not for what the head predicts.
+        ConfigError: if the method is not for the task of the head.
     """
     if method not in ("auto", "none") and head.task not in METHODS[method]:
         raise ConfigError(
@@ -72,7 +72,7 @@ def fit_calibration(
 def shortage(
     head: Head, method: str, level: float, predicted: Predicted, targets: Tensor
 ) -> str | None:
-    """The intervals that `fit_calibration` could not make for want of records, in words."""
+    """A message about targets with too few records for intervals; None if all have enough."""
     if not makes_intervals(head, method) or head.level != "graph":
         return None
     least = least_records(level)
@@ -88,6 +88,6 @@ def shortage(
 
 
 def _sizes(head: Head, predicted: Predicted, targets: Tensor) -> dict[str, int]:
-    """target -> how many measured values it has."""
+    """Target -> the number of its measured values."""
     inputs = head.metric_inputs(predicted, targets)
     return {name: len(values) for name, (_, values) in inputs.items()}

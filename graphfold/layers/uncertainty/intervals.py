@@ -12,40 +12,39 @@ from torch import Tensor
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.head import Head
 
-#: What rounding of a float32 may take away, as a share.
+#: The relative rounding error of a float32.
 _LAST_DIGITS = 5e-7
 
 
 class Intervals:
-    """Puts around numbers the intervals that hold the true one with a probability of `level`.
+    """Adds intervals that contain the true number with a probability of `level`.
 
-    Split conformal prediction. With q the conformal quantile of the scores s of the records that it
-    was fitted on, the interval around a prediction ŷ is
+    Split conformal prediction. With q the conformal quantile of the scores s of the calibration
+    records, the interval around a prediction ŷ is
 
-    - of predictions with an interval of their own [a, b], s = max(a - y, y - b): [a - q, b + q],
-      equation 4 of Romano et al. (2019), https://arxiv.org/abs/1905.03222;
-    - of predictions with a standard deviation σ, s = |y - ŷ| / (σ + m): ŷ ± q (σ + m), where m, the
-      median of σ over those records, keeps small deviations from making large scores, Johansson
-      et al. (2014), https://doi.org/10.1007/s10994-014-5453-0;
-    - else, s = |y - ŷ|: ŷ ± q.
+    - for a model that predicts an interval [a, b], s = max(a - y, y - b): [a - q, b + q], equation
+      4 of Romano et al. (2019), https://arxiv.org/abs/1905.03222;
+    - for a model that predicts a standard deviation σ, s = |y - ŷ| / (σ + m): ŷ ± q (σ + m), where
+      m, the median of σ over the records, keeps small deviations from making large scores,
+      Johansson et al. (2014), https://doi.org/10.1007/s10994-014-5453-0;
+    - otherwise, s = |y - ŷ|: ŷ ± q.
 
-    It always holds the prediction, and nothing that the target cannot be (`Head.possible`). A
-    target with too few measured values has no interval: its ends are infinite.
+    It always contains the prediction, and no impossible value (`Head.possible`). A target with too
+    few measured values has no interval: its ends are infinite.
 
-    Standard deviations are multiplied by one factor for each target, with which their root mean
-    square is that of the errors of those records (σ scaling, Levi et al. 2022,
+    Standard deviations are multiplied by one factor for each target, which makes their root mean
+    square that of the errors of the records (σ scaling, Levi et al. 2022,
     https://doi.org/10.3390/s22155540, section 3.3; difference: they maximise the likelihood, which
-    a single deviation near zero decides). Members of an ensemble err alike, so the deviation
-    between them is much smaller than their errors.
+    a single deviation near zero decides). Members of an ensemble make similar errors, so the
+    deviation between them is much smaller than their errors.
 
     Args:
         head: the head of the model.
-        state: what `state` gave: `level`; `count`, how many records it was fitted on; and for each
-            target, [num_targets] each, q as `quantile`, m as `smoothing`, and the
-            factor as `std_scale`.
+        state: the result of `state`: `level`; `count`, the number of calibration records; and
+            [num_targets] each, q as `quantile`, m as `smoothing`, and the factor as `std_scale`.
 
     Attributes:
-        adds: the parts that predictions get.
+        adds: the parts that it adds to predictions.
     """
 
     adds = ("lower", "upper")
@@ -60,41 +59,38 @@ class Intervals:
 
     @staticmethod
     def fit(head: Head, level: float, predicted: Predicted, targets: Tensor) -> Intervals:
-        """The intervals whose quantiles are those of some records.
+        """Fits intervals to some records.
 
         Args:
             head: the head of the model.
             level: the probability.
-            predicted: what the model predicted.
-            targets: what the head's `target_rows` gave.
+            predicted: the predictions of the model.
+            targets: the result of the head's `target_rows`.
         """
-        values, known = head.compared(targets)
-        nothing = torch.zeros(len(head.targets))
+        values, measured = head.compared(targets)
+        zeros = torch.zeros(len(head.targets))
         state = {
             "level": level,
-            "count": int(known.any(1).sum()),
-            "quantile": nothing,
-            "smoothing": nothing,
-            "std_scale": nothing + 1,
+            "count": int(measured.any(1).sum()),
+            "quantile": zeros,
+            "smoothing": zeros,
+            "std_scale": zeros + 1,
         }
-        start = Intervals(head, state)
-        std = start._deviation(predicted)
+        std = predicted.parts.get("std")
         if std is not None:
             errors = values - predicted.value
-            least = least_records(level)
-            state["std_scale"] = _each_target(known, _scale_of, least, 1.0, errors, std)
-            start = Intervals(head, state)
-        std = start._deviation(predicted)
-        if std is not None and "lower" not in predicted.parts:
-            state["smoothing"] = _each_target(known, _median, 1, 1.0, std)
-            start = Intervals(head, state)
-        lower, upper = start._own_ends(predicted)
+            scale = _each_target(measured, _scale_of, least_records(level), errors, std)
+            state["std_scale"] = scale
+            if "lower" not in predicted.parts:
+                state["smoothing"] = _each_target(measured, _median, 1, std * scale.to(std))
+        start = Intervals(head, state)
+        lower, upper = start._ends(predicted)
         scores = torch.maximum(lower - values, values - upper) / start._scale(predicted)
-        quantiles = [conformal_quantile(scores[k, i], level) for i, k in enumerate(known.T)]
+        quantiles = [conformal_quantile(scores[m, i], level) for i, m in enumerate(measured.T)]
         return Intervals(head, {**state, "quantile": torch.tensor(quantiles)})
 
     def state(self) -> dict[str, Any]:
-        """Plain values and tensors."""
+        """The state for a checkpoint: plain values and tensors."""
         names = ("level", "count", "quantile", "smoothing", "std_scale")
         return {name: getattr(self, name) for name in names}
 
@@ -102,8 +98,8 @@ class Intervals:
     def description(self) -> str:
         """A sentence for the report."""
         sentence = f"{self.level:.0%} intervals, calibrated on {self.count} validation records"
-        there = self.quantile.isfinite().tolist()
-        absent = [name for name, has in zip(self.head.targets, there, strict=True) if not has]
+        finite = self.quantile.isfinite().tolist()
+        absent = [name for name, has in zip(self.head.targets, finite, strict=True) if not has]
         sentence += f"; too few of them for {', '.join(absent)}" if absent else ""
         if (self.std_scale != 1).any():
             factors = ", ".join(f"{factor:.3g}" for factor in self.std_scale.tolist())
@@ -111,11 +107,11 @@ class Intervals:
         return sentence
 
     def __call__(self, predicted: Predicted) -> Predicted:
-        """The same numbers with lower and upper ends, and with deviations as large as errors."""
+        """Adds the ends of intervals to predictions, and scales their standard deviations."""
         value = predicted.value
         width = self.quantile.to(value) * self._scale(predicted)
-        lower, upper = self._own_ends(predicted)
-        # The record whose score is q is inside, whatever its last digit.
+        lower, upper = self._ends(predicted)
+        # The record whose score is q is inside, despite rounding.
         width = width + _LAST_DIGITS * (width.abs() + value.abs())
         least, most = self.head.possible
         lower, upper = (lower - width).clamp(min=least), (upper + width).clamp(max=most)
@@ -127,27 +123,27 @@ class Intervals:
             predicted = predicted.with_parts(std=std)
         return predicted.with_parts(lower=lower, upper=upper)
 
-    def _own_ends(self, predicted: Predicted) -> tuple[Tensor, Tensor]:
-        """The model's own interval; from the prediction to itself if it has none."""
+    def _ends(self, predicted: Predicted) -> tuple[Tensor, Tensor]:
+        """The interval that the model predicts; the prediction twice if it predicts none."""
         lower, upper = (predicted.parts.get(name, predicted.value) for name in self.adds)
         return lower, upper
 
     def _scale(self, predicted: Predicted) -> Tensor:
-        """[num_rows, num_targets] what a score is multiplied with: σ + m, or 1."""
+        """[num_rows, num_targets] the factor of the quantile: σ + m, or 1."""
         std = self._deviation(predicted)
         if std is None or "lower" in predicted.parts:
             return torch.ones_like(predicted.value)
         return std + self.smoothing.to(predicted.value)
 
     def _deviation(self, predicted: Predicted) -> Tensor | None:
-        """[num_rows, num_targets] σ, scaled; None if there is none."""
+        """[num_rows, num_targets] the scaled σ; None without one."""
         if "std" not in predicted.parts:
             return None
         return predicted.parts["std"] * self.std_scale.to(predicted.value)
 
 
 def least_records(level: float) -> int:
-    """The number of scores that a finite conformal quantile takes: 9 for 0.9, 19 for 0.95."""
+    """The number of scores for a finite conformal quantile: 9 for 0.9, 19 for 0.95."""
     return math.ceil(level / (1 - level) - 1e-9)
 
 
@@ -168,27 +164,28 @@ def conformal_quantile(scores: Tensor, level: float) -> float:
 
 
 def _each_target(
-    known: Tensor, statistic: Callable[..., float], least: int, otherwise: float, *columns: Tensor
+    measured: Tensor, statistic: Callable[..., float], least: int, *columns: Tensor
 ) -> Tensor:
-    """[num_targets] a positive number of the measured rows of some columns.
+    """[num_targets] a statistic over the measured rows of each target.
+
+    It is 1 for fewer rows than `least`, and where it is not positive and finite.
 
     Args:
-        known: [num_rows, num_targets] what is measured.
-        statistic: computes it from the rows of each column.
-        least: how many rows it takes.
-        otherwise: what stands in its place where there are fewer, or it is not positive.
+        measured: [num_rows, num_targets] bool.
+        statistic: from the rows of the columns to a number.
+        least: the smallest number of rows.
         *columns: [num_rows, num_targets] each.
     """
-    found = []
-    for number, rows in enumerate(known.T):
-        own = [column[rows, number].double() for column in columns]
-        value = statistic(*own) if int(rows.sum()) >= least else math.nan
-        found.append(value if 0 < value < math.inf else otherwise)
-    return torch.tensor(found)
+    numbers = []
+    for target, rows in enumerate(measured.T):
+        enough = int(rows.sum()) >= least
+        number = statistic(*(c[rows, target].double() for c in columns)) if enough else math.nan
+        numbers.append(number if 0 < number < math.inf else 1.0)
+    return torch.tensor(numbers)
 
 
 def _scale_of(errors: Tensor, std: Tensor) -> float:
-    """The factor that makes deviations as large as errors, in the root of their mean square."""
+    """The factor from the root mean square of the deviations to that of the errors."""
     return float((errors.square().mean() / std.square().mean()).sqrt())
 
 

@@ -1,4 +1,4 @@
-"""Temperature scaling: probabilities that are right as often as they say."""
+"""Temperature scaling: calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _STEPS, _RANGE = 60, 100.0
 
 
 class Temperatures:
-    """Divides the logits of each target by a temperature that was fitted to held-out records.
+    """Divides the logits of each target by a temperature, fitted to held-out records.
 
     Guo et al. (2017), https://arxiv.org/abs/1706.04599, section 4.2.
 
     Args:
         head: the head of the model, of several classes or of yes and no.
-        state: what `state` gave: `count`, how many records they were fitted to, and `temperature`
+        state: the result of `state`: `count`, the number of calibration records, and `temperature`
             [num_targets].
 
     Attributes:
-        adds: the parts that predictions get.
+        adds: the parts that it adds to predictions.
     """
 
     adds: tuple[str, ...] = ()
@@ -42,12 +42,12 @@ class Temperatures:
 
     @staticmethod
     def fit(head: Head, predicted: Predicted, targets: Tensor) -> Temperatures:
-        """The temperatures that make the classes of some records likeliest.
+        """Fits temperatures to some records, by maximum likelihood.
 
         Args:
             head: the head of the model.
-            predicted: what the model predicted.
-            targets: what the head's `target_rows` gave.
+            predicted: the predictions of the model.
+            targets: the result of the head's `target_rows`.
         """
         measured = [*head.metric_inputs(predicted, targets).values()]
         if head.task == "binary":
@@ -57,7 +57,7 @@ class Temperatures:
         return Temperatures(head, {"count": count, "temperature": temperature})
 
     def state(self) -> dict[str, Any]:
-        """Plain values and tensors."""
+        """The state for a checkpoint: plain values and tensors."""
         return {"count": self.count, "temperature": self.temperature}
 
     @property
@@ -66,7 +66,7 @@ class Temperatures:
         return f"probabilities by temperature, calibrated on {self.count} validation records"
 
     def __call__(self, predicted: Predicted) -> Predicted:
-        """The same rows with calibrated probabilities."""
+        """Calibrates the probabilities of predictions."""
         p, temperature = predicted.value, self.temperature.to(predicted.value)
         if self.head.task == "multiclass":
             return replace(predicted, value=apply_temperature(p, temperature))
@@ -75,12 +75,11 @@ class Temperatures:
 
 
 def fit_temperature(probabilities: Tensor, classes: Tensor) -> float:
-    """The temperature that makes true classes likeliest.
+    """The temperature with the largest likelihood of the true classes.
 
     The negative log likelihood is convex in 1 / T; the zero of its derivative, Σ (log p of the true
-    class - expected log p), is found by halving, between 1/100 and 100. Where every true class is
-    the likeliest one, no temperature is the best: the smaller, the likelier. There it is 1, which
-    changes nothing.
+    class - expected log p), is found by bisection between 1/100 and 100. If every true class is the
+    likeliest one, the likelihood grows without end as T falls; the result is 1 then.
 
     Shape:
         probabilities: [num_rows, num_classes]
@@ -106,7 +105,7 @@ def apply_temperature(probabilities: Tensor, temperature: Tensor) -> Tensor:
 
     Shape:
         probabilities, returned: [..., num_classes]
-        temperature: what fits beside [...]
+        temperature: broadcasts to [...]
     """
     return torch.softmax(_logits(probabilities) / temperature.unsqueeze(-1), dim=-1)
 
