@@ -24,22 +24,13 @@ _HOME = {
     "WandbLogger": "loop.loggers",
 }
 
-__all__ = [
-    "AverageWeights",
-    "Callback",
-    "EarlyStopping",
-    "Loop",
-    "MLflowLogger",
-    "TensorBoardLogger",
-    "Trainer",
-    "WandbLogger",
-]
+__all__ = [*_HOME]
 
 
 if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported when first asked for: the loop loads torch and the engine."""
+        """Imports a public name at its first use: the loop loads torch and the engine."""
         if name not in _HOME:
             raise AttributeError(f"module 'graphfold.training' has no attribute '{name}'")
         return getattr(import_module(f"graphfold.training.{_HOME[name]}"), name)

@@ -1,4 +1,4 @@
-"""Output of the commands: the data in a line, the metrics in a table."""
+"""Output of the commands: descriptions of data, tables of metrics and confusions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from graphfold.datasets.features.scalers import missing_inputs
 from graphfold.errors import LeftOut, count_of
 from graphfold.layers.heads.head import Head
 
-#: How many bad records are shown before "and N more".
+#: The number of bad records that are shown before "and N more".
 _SHOWN = 3
 
-#: Classes up to which a confusion matrix is shown, and mistakes that are shown of more classes.
+#: The largest number of classes of a printed confusion matrix; with more, so many mistakes.
 MOST_CLASSES = 30
 
 
@@ -34,15 +34,15 @@ def describe_data(data: DataModule) -> str:
         lines.append(f"left out: {count_of(len(bad), 'bad record')}")
         lines += [f"  {message}" for message in bad[:_SHOWN]]
         lines += [f"  and {len(bad) - _SHOWN} more"] * (len(bad) > _SHOWN)
-    unasked = len(data.skipped) - len(bad)
-    if unasked:
-        lines.append(f"left out: {count_of(unasked, 'record')} without a measured target")
+    unmeasured = len(data.skipped) - len(bad)
+    if unmeasured:
+        lines.append(f"left out: {count_of(unmeasured, 'record')} without a measured target")
     if data.num_changed:
         lines.append(f"changed before reading: {count_of(data.num_changed, 'record')}")
     return "\n".join(lines)
 
 
-#: Targets that have a row in the table of metrics, and metrics that have a column in it.
+#: The largest numbers of targets and of metrics in the table by target.
 _MOST_TARGETS, _MOST_COLUMNS = 20, 8
 
 
@@ -53,11 +53,11 @@ def metrics_table(metrics: Mapping[str, float | None]) -> str:
     column for each metric.
     """
     parts = by_part(metrics)
-    whole = {
+    overall = {
         part: {name: value for name, value in values.items() if "/" not in name}
         for part, values in parts.items()
     }
-    tables = [format_table(whole)]
+    tables = [format_table(overall)]
     last = next(reversed(parts), "")
     if any("/" in name for name in parts.get(last, {})):
         tables.append(_target_table(last, parts[last]))
@@ -79,21 +79,21 @@ def _target_table(part: str, values: Mapping[str, float | None]) -> str:
 
 
 def describe_positive(head: Head) -> str | None:
-    """The classes that areas, F1 and recall are about; None where no answer is yes or no."""
+    """The positive classes, for areas, F1 and recall; None without binary targets."""
     if head.task != "binary":
         return None
     labels = {column.name: head.labels(column) for column in head.columns}
     positive = {name: str(both[1]) for name, both in labels.items() if len(both) == 2}
     if len({*positive.values()}) == 1:
         return f"positive class: {next(iter(positive.values()))}"
-    told = ", ".join(f"{label} of {name}" for name, label in positive.items())
-    return f"positive classes: {told}" if told else None
+    listed = ", ".join(f"{label} of {name}" for name, label in positive.items())
+    return f"positive classes: {listed}" if listed else None
 
 
 def by_part(metrics: Mapping[str, float | None]) -> dict[str, dict[str, float | None]]:
-    """part -> metric -> value, of what is keyed PART/METRIC, without what says nothing more.
+    """Part -> metric -> value, from keys PART/METRIC, without redundant metrics.
 
-    That is `mse` beside `rmse`, a `coverage` of 1, and test/rmse/TASK where there is one task.
+    Redundant are `mse` beside `rmse`, a `coverage` of 1, and test/rmse/TASK of a single task.
     """
     tasks = {key.split("/", 2)[2] for key in metrics if key.count("/") > 1}
     parts: dict[str, dict[str, float | None]] = {}
@@ -122,7 +122,7 @@ def format_table(columns: Mapping[str, Mapping[str, float | None]], least: int =
     for column in columns:
         table.add_column(column, justify="right", min_width=least)
     for name in dict.fromkeys(name for values in columns.values() for name in values):
-        cells = (format_value(own[name]) if name in own else "" for own in columns.values())
+        cells = (format_value(v[name]) if name in v else "" for v in columns.values())
         table.add_row(name, *cells)
     console = Console(file=StringIO(), color_system=None, width=10_000, markup=False, emoji=False)
     with console.capture() as text:
@@ -131,10 +131,10 @@ def format_table(columns: Mapping[str, Mapping[str, float | None]], least: int =
 
 
 def format_confusion(counts: Mapping[str, Mapping[str, float | None]]) -> str:
-    """A confusion matrix for a terminal: a row for each true class; of many, the usual mistakes.
+    """A confusion matrix for a terminal, a row for each true class; or frequent mistakes.
 
     Args:
-        counts: predicted class -> true class -> how many.
+        counts: predicted class -> true class -> number.
     """
     if len(counts) <= MOST_CLASSES:
         return format_table(counts, least=0)
@@ -145,7 +145,7 @@ def format_confusion(counts: Mapping[str, Mapping[str, float | None]]) -> str:
 def frequent_mistakes(
     counts: Mapping[str, Mapping[str, float | None]],
 ) -> list[tuple[str, str, float]]:
-    """The most frequent mistakes: predicted class, true class, how many."""
+    """The most frequent mistakes: (predicted class, true class, number)."""
     mistakes = [
         (wrong, true, n)
         for wrong, column in counts.items()
@@ -156,16 +156,16 @@ def frequent_mistakes(
 
 
 def format_value(value: float | None, digits: int = 6) -> str:
-    """A metric as it is printed."""
+    """A metric in a table, with some digits."""
     if value is None:
         return "undefined"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
 
-def print_new(lines: Sequence[str], said: set[str] | None) -> None:
-    """Prints the lines that were not said before."""
-    known = set() if said is None else said
+def print_new(lines: Sequence[str], printed: set[str] | None) -> None:
+    """Prints the lines that are not in `printed`, and adds them to it."""
     for line in lines:
-        if line not in known:
+        if line not in (printed or ()):
             print(line, flush=True)
-    known.update(lines)
+    if printed is not None:
+        printed.update(lines)

@@ -1,4 +1,4 @@
-"""The predictions for a part, beside its targets, and its metrics, named as in metrics.json.
+"""Predictions and metrics of a part of the data, named as in metrics.json.
 
 A batch that does not fit in memory is run in two halves.
 """
@@ -25,24 +25,22 @@ from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted, 
 from graphfold.metrics import Metric, builtin_metrics, find_metric, scores_by_class
 from graphfold.training.process.ranks import gather_objects
 
-#: A metric without a value (one class only, no variation, no record) is None, with a warning.
+#: Name -> value; None with a warning for an undefined metric (one class, no variation or record).
 Metrics: TypeAlias = dict[str, float | None]
 
 
 class UndefinedMetricWarning(UserWarning):
-    """A metric that the data leaves undefined; it is reported as null."""
+    """A metric that is undefined for the data, and reported as null."""
 
 
 @dataclass(frozen=True)
 class HeadMetrics:
-    """The metrics that a run computes for a head, and the loss beside them.
-
-    Where the head says how sure it is, the metrics of that are computed, too.
+    """The metrics of a run for a head, and the loss.
 
     Args:
-        head: what predicts.
-        metrics: what is computed of its predictions.
-        reduction: how the loss is averaged, "per_graph" or "per_node".
+        head: the head of the model.
+        metrics: the metrics of its predictions, and of their uncertainty.
+        reduction: the average of the loss, "per_graph" or "per_node".
     """
 
     head: Head
@@ -56,13 +54,13 @@ class HeadMetrics:
         reduction: str = "per_graph",
         parts: Sequence[str] | None = None,
     ) -> HeadMetrics:
-        """The metrics with some names or dotted paths, and those of how sure predictions are.
+        """Finds metrics by names or dotted paths, and adds those of uncertainty.
 
         Args:
-            head: what predicts.
-            names: None for the head's own.
-            reduction: how the loss is averaged, "per_graph" or "per_node".
-            parts: the parts of the predictions; None for the head's own.
+            head: the head of the model.
+            names: names or dotted paths; None for the default metrics of the head.
+            reduction: the average of the loss, "per_graph" or "per_node".
+            parts: the parts of the predictions; None for those of the head.
 
         Raises:
             ConfigError: if there is no such metric, it is not for the head's predictions, or two
@@ -82,7 +80,7 @@ class HeadMetrics:
         return HeadMetrics(head, tuple(chosen), reduction)
 
     def __call__(self, rows: EvalRows) -> Metrics:
-        """The metrics of some rows, without the name of their split."""
+        """The metrics of some rows, without the name of their part."""
         result: Metrics = {}
         for metric in self.metrics:
             if metric.roots and not rows.has_roots:
@@ -101,7 +99,7 @@ class HeadMetrics:
         return self.head.uncertainty_inputs(metric.task, predicted, targets)
 
     def names(self, has_roots: bool) -> list[str]:
-        """The names of all values; what usually chooses a checkpoint comes first."""
+        """The names of all values; the default monitor comes first."""
         names = [metric.name for metric in self.metrics if has_roots or not metric.roots]
         if self.head.metrics_by_target:
             names += [f"{name}/{target}" for name in names for target in self.head.targets]
@@ -109,10 +107,10 @@ class HeadMetrics:
         return sorted(names, key=lambda name: name != self.head.monitor)
 
     def choose_monitor(self, wanted: str | None, has_roots: bool) -> str:
-        """The metric under val/ that chooses the best checkpoint.
+        """The metric under val/ that chooses the best checkpoint: `wanted`, or the default.
 
         Raises:
-            ConfigError: if there is no metric of the name that is wanted.
+            ConfigError: if there is no such metric.
         """
         names = [f"val/{name}" for name in self.names(has_roots)]
         if wanted is not None and wanted not in names:
@@ -123,8 +121,10 @@ class HeadMetrics:
         return wanted or names[0]
 
     def mode(self, monitor: str) -> str:
-        """The direction of one of `names` with its split: "min" if less is better, or "max"."""
-        return "min" if lower_is_better(monitor, self.metrics) else "max"
+        """The direction of a metric such as val/rmse: "min" if less is better, or "max"."""
+        name = monitor.split("/")[1]
+        falls = {"loss", *(m.name for m in self.metrics if not m.higher_is_better)}
+        return "min" if name in falls else "max"
 
     def _loss(self, rows: EvalRows) -> float | None:
         """The mean over measured values, as in training; each record counts once."""
@@ -132,12 +132,6 @@ class HeadMetrics:
         count = self.head.denominator(rows.target, rows.graph, times, self.reduction)
         loss = float(rows.loss.double().sum() / count)
         return loss if math.isfinite(loss) else None
-
-
-def lower_is_better(monitor: str, metrics: Iterable[Metric]) -> bool:
-    """True if less is better of one of some metrics, or the loss, named as in metrics.json."""
-    name = monitor.split("/")[1]
-    return name == "loss" or any(m.name == name and not m.higher_is_better for m in metrics)
 
 
 def class_metrics(head: Head, rows: EvalRows) -> dict[str, Metrics]:
@@ -166,17 +160,17 @@ def confusion_counts(head: Head, rows: EvalRows) -> dict[str, dict[str, Metrics]
     """The confusion matrix of each target with classes.
 
     Returns:
-        target -> predicted class -> true class -> how many rows; of classes that occur or are
-        predicted.
+        target -> predicted class -> true class -> number of rows; without classes that neither
+        occur nor are predicted.
     """
     counts: dict[str, dict[str, Metrics]] = {}
     for target, labels, table in _confusions(head, rows):
-        found = (table.sum(0) + table.sum(1)).nonzero().flatten().tolist()
+        present = (table.sum(0) + table.sum(1)).nonzero().flatten().tolist()
         counts[target] = {
             str(labels[predicted]): {
-                str(labels[true]): int(table[true, predicted]) for true in found
+                str(labels[true]): int(table[true, predicted]) for true in present
             }
-            for predicted in found
+            for predicted in present
         }
     return counts
 
@@ -189,13 +183,13 @@ def _confusions(head: Head, rows: EvalRows) -> list[tuple[str, Sequence[object],
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the targets that have a value."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    """The mean of the values that are defined; None if none is."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
 
 
 def warn_of_undefined(metrics: Mapping[str, float | None]) -> None:
-    """One warning that names the metrics without a value."""
+    """Warns once of all undefined metrics."""
     undefined = [name for name, value in metrics.items() if value is None]
     if undefined:
         warnings.warn(
@@ -254,35 +248,30 @@ def _rows_of(model: Model, batch: Batch) -> EvalRows:
     )
 
 
-#: What running out of memory raises: a GPU's error, torch's on the CPU, Python's and NumPy's.
+#: The errors when memory runs out: of a GPU, of torch on the CPU, of Python and NumPy.
 MEMORY_ERRORS = (torch.OutOfMemoryError, RuntimeError, MemoryError)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if an error says that memory ran out; torch has no class of its own for the CPU's."""
+    """True if memory ran out; on a CPU torch raises a RuntimeError with such a message."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return "not enough memory" in str(error) or "can't allocate memory" in str(error)
 
 
 def halves(batch: Batch, plan: Callable[..., Batch], policy: str) -> list[Batch]:
-    """The first and the second half of a batch's graphs, planned as it was, on the same device.
+    """The two halves of a batch, planned in the same way, on the same device.
 
     Args:
         batch: the batch.
         plan: `Model.plan` of the model.
-        policy: how it was planned.
+        policy: its scheduling policy.
     """
-    release_memory()
+    gc.collect()  # returns the memory of the failed attempt
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     device = batch.dag.op_type.device
     dag = batch.dag.to("cpu")
     middle = (dag.num_graphs + 1) // 2
     parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
     return [plan(part, policy, batch.schedule.is_shared).to(device) for part in parts]
-
-
-def release_memory() -> None:
-    """Gives what the failed attempt held back to the system."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Trainer: the options of training that are no matter of data, model or optimizer."""
+"""Trainer: the options of training beside data, model and optimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphfold.options import From1, Limits, section_faults
 if TYPE_CHECKING:
     import torch
 
-#: Precision -> the type of the parameters, and that of matrix products where it is another.
+#: Precision -> the dtype of the parameters, and the dtype of matrix products if it differs.
 PRECISIONS = {
     "32-true": ("float32", None),
     "64-true": ("float64", None),
@@ -22,7 +22,7 @@ PRECISIONS = {
 }
 ALIASES = {"64": "64-true", "32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}
 
-#: Their names, and shorter ones.
+#: The names of precisions, and their aliases.
 Precision = (
     Literal["32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed"]
     | Literal["32", "64", "16", "bf16", 32, 64, 16]
@@ -37,21 +37,21 @@ class Trainer:
     """The options of training, as the config group `trainer` names them.
 
     Args:
-        max_epochs: how many epochs there are at most.
+        max_epochs: the largest number of epochs.
         accelerator: auto (a GPU if there is one), cpu, gpu or cuda.
-        devices: how many processes of a machine share each step; on GPUs each has one of its own.
-            On several machines torchrun starts the processes.
+        devices: the number of processes on a machine that share each step; each has its own GPU, if
+            there are GPUs. On several machines torchrun starts the processes.
         precision: 32-true, 64-true, 16-true, bf16-true, 16-mixed or bf16-mixed.
         accumulate_grad_batches: batches per step.
         gradient_clip_val: largest norm of the gradient of a step; None for any.
-        limit_train_batches: so many batches of an epoch are trained, or this share of them if it
-            is no whole number; None for all.
-        limit_val_batches: the same of the batches that are validated, which have `data.batch_size`
-            records then, and more without a limit.
+        limit_train_batches: the number of batches of an epoch that are trained, or their share, a
+            float; None for all.
+        limit_val_batches: the same for validation, whose batches then have `data.batch_size`
+            records; without a limit they have more.
         detect_anomaly: whether torch looks for the operation whose gradient is NaN, slowly.
 
     Raises:
-        ConfigError: for a value that is none of these.
+        ConfigError: for any other value.
     """
 
     max_epochs: From1 = 20
@@ -71,7 +71,7 @@ class Trainer:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the parameters."""
+        """The dtype of the parameters."""
         return self._dtypes()[0]
 
     @property
@@ -105,12 +105,12 @@ class Trainer:
         return torch.device("cuda", number)
 
     def autocast(self, device: torch.device, caches_weights: bool = True) -> torch.autocast:
-        """Mixed precision for a block, if that was asked for.
+        """The context of mixed precision, or of nothing for other precisions.
 
         Args:
-            device: where the block computes.
-            caches_weights: whether weights are converted once. A step of training converts them at
-                each use: the gradients of one conversion would be added up in half precision.
+            device: where it is used.
+            caches_weights: whether weights are converted once. A training step converts them at
+                each use: gradients of a single conversion would be summed in half precision.
         """
         import torch
 
@@ -124,7 +124,7 @@ class Trainer:
 
     @staticmethod
     def limited(count: int, limit: float | None) -> int:
-        """The number of batches out of `count` that a limit leaves, at least one."""
+        """The number of batches after a limit, at least one of `count`."""
         if limit is None or not count:
             return count
         return max(1, int(count * limit)) if isinstance(limit, float) else min(count, limit)

@@ -1,4 +1,4 @@
-"""The callbacks that come with graphfold; a config may name others."""
+"""The callbacks of graphfold; a config may name others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphfold.errors import ConfigError
 from graphfold.training.loop.checks import describe_execution
 from graphfold.training.loop.loop import Callback, Loop
 
-#: Seconds between two losses in the bar.
+#: Seconds between two updates of the loss in the bar.
 _PERIOD = 0.2
 
 
@@ -27,8 +27,8 @@ class EarlyStopping(Callback):
     An epoch in which the metric is undefined counts as one without improvement.
 
     Args:
-        patience: so many epochs may pass without improvement.
-        min_delta: a smaller improvement counts for none.
+        patience: the number of epochs without improvement.
+        min_delta: smaller improvements do not count.
         monitor: the metric, such as val/rmse; None for the one that chooses the best epoch.
     """
 
@@ -48,7 +48,7 @@ class EarlyStopping(Callback):
         self.monitor = loop.head_metrics.choose_monitor(self.monitor or loop.monitor, True)
 
     def on_train_epoch_end(self, loop: Loop) -> None:
-        """Counts the epoch, and ends training if there were enough."""
+        """Counts the epochs without improvement, and ends training after `patience`."""
         assert self.monitor is not None
         value = loop.metrics.get(self.monitor)
         sign = -1 if loop.head_metrics.mode(self.monitor) == "min" else 1
@@ -61,29 +61,28 @@ class EarlyStopping(Callback):
         loop.should_stop |= self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value, and the epochs since."""
+        """The best value, and the number of epochs since."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on counting."""
+        """Restores the best value and the count."""
         self.best, self.waited = state["best"], state["waited"]
 
 
 class AverageWeights(Callback):
-    """The exponential mean of the weights over the steps, validated and kept in their place.
+    """Validates and saves an exponential moving average of the weights over the steps.
 
     After step n the mean moves by 1 - d towards the weights, as ExponentialMovingAverage of
     TensorFlow does with a number of updates:
 
         d = min(decay, (1 + n) / (10 + n))
 
-    so early weights are soon forgotten, and the first epochs are validated like the last. Training
-    goes on from the weights themselves; last.ckpt keeps both. The mean is one in single precision
-    at least: in less, small steps would be lost. Buffers, such as statistics of normalisation, are
-    averaged too.
+    so early weights are soon forgotten. Training continues from the weights themselves; last.ckpt
+    holds both. The mean is at least in single precision: in half precision small steps would be
+    lost. Buffers, such as statistics of normalisation, are averaged too.
 
     Args:
-        decay: what stays of the mean in a step, once there have been many.
+        decay: the weight of the old mean in a step, after many steps.
 
     Raises:
         ConfigError: if `decay` is not between 0 and 1.
@@ -99,7 +98,7 @@ class AverageWeights(Callback):
         self._pair: tuple[list[Tensor], list[Tensor]] = [], []
 
     def on_train_epoch_start(self, loop: Loop) -> None:
-        """Finds means and weights once: that takes longer than to move the means."""
+        """Collects the tensors of means and weights once per epoch, which is slow."""
         weights = loop.model.state_dict()
         if not self._mean:
             self._mean = {name: _in_full(weight) for name, weight in weights.items()}
@@ -108,7 +107,7 @@ class AverageWeights(Callback):
         self._step = loop.step
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Moves the means after a step; after the first one they become the weights."""
+        """Moves the means after a step; after the first step they are the weights."""
         if loop.step == self._step:
             return
         self._step = loop.step
@@ -129,16 +128,16 @@ class AverageWeights(Callback):
         if moving[0]:
             move_towards(*moving, share)
 
-    def kept_weights(self) -> Mapping[str, Tensor] | None:
-        """The mean, once there was a step."""
+    def averaged_weights(self) -> Mapping[str, Tensor] | None:
+        """The mean; None before the first step."""
         return self._mean if self.count else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The mean, and the number of its steps."""
+        """The mean and the number of its steps."""
         return {"count": self.count, "mean": self._mean}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes up the mean."""
+        """Restores the mean."""
         self.count, self._mean = int(state["count"]), dict(state["mean"])
 
 
@@ -150,10 +149,10 @@ def _in_full(weight: Tensor) -> Tensor:
 
 
 class ProgressLine(Callback):
-    """One line per epoch, before them one on the cells; on a terminal also a bar within the epoch.
+    """Prints a line per epoch, one on the execution of cells, and a bar on a terminal.
 
     Args:
-        is_best: says whether the epoch that was saved is the best so far.
+        is_best: returns whether the saved epoch is the best so far.
     """
 
     def __init__(self, is_best: Callable[[], bool] = lambda: False) -> None:
@@ -161,7 +160,7 @@ class ProgressLine(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._started = self._shown = 0.0
-        self._said: frozenset[str] = frozenset()  # the ways to run cells that were told
+        self._printed: frozenset[str] = frozenset()  # the executions of cells
 
     def on_train_epoch_start(self, loop: Loop) -> None:
         """Starts the clock and the bar."""
@@ -180,15 +179,15 @@ class ProgressLine(Callback):
         self._task = self._bar.add_task("", total=loop.num_batches, loss=float("nan"))
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Says how the cells run when that is new; moves the bar."""
+        """Prints how the cells run when that changes; moves the bar."""
         kinds = frozenset(loop.model.network.execution.values()) if loop.is_first else frozenset()
-        if kinds - self._said:
+        if kinds - self._printed:
             print(f"cells: {describe_execution(loop.model)}", flush=True)
-            self._said |= kinds
+            self._printed |= kinds
         if self._bar is None:
             return
         self._bar.advance(self._task)
-        if time.perf_counter() - self._shown > _PERIOD:  # to ask for the loss waits for the device
+        if time.perf_counter() - self._shown > _PERIOD:  # reading the loss waits for the device
             self._shown = time.perf_counter()
             self._bar.update(self._task, loss=loop.running_loss)
 
@@ -208,7 +207,7 @@ class ProgressLine(Callback):
         print("  ".join(part for part in parts if part), flush=True)
 
     def on_exception(self, loop: Loop, error: BaseException) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         self._stop_bar()
 
     def _stop_bar(self) -> None:

@@ -1,7 +1,7 @@
-"""Facts about a model and its data that are found out before they are trained, or while they are.
+"""Checks of a model and its data before and during training.
 
-Molecules in several parts, targets without values; whether equal nodes may be computed once; how
-the cells ran.
+Molecules in several parts, targets without values, options without effect, sharing of equal nodes,
+and the execution of cells.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def warn_of_leak(data: DataModule) -> None:
-    """Warns of molecules that are in train and held out as well; the report will say so, too."""
+    """Warns of molecules that are both in train and held out, and notes them for the report."""
     if not has_molecules(data.facts):
         return
     leak = describe_leak(data.facts, data.hashes, data.split)
@@ -43,9 +43,9 @@ def warn_of_leak(data: DataModule) -> None:
 
 
 def check_targets(model: Model, data: DataModule) -> None:
-    """Raises DataError for a value of any part that the head of a model cannot learn."""
+    """Raises DataError for a target in any part that the head of a model cannot learn."""
     head = model.head
-    if type(head).check_targets is Head.check_targets:  # it can learn all, which need not be read
+    if type(head).check_targets is Head.check_targets:  # all targets are valid
         return
     for part in PARTS:
         for piece in data.chunks(part, encoded=True, facts=head.level == "graph"):
@@ -59,48 +59,47 @@ def check_measured(model: Model, train: Iterable[TypedDAG]) -> None:
 
     Args:
         model: the model.
-        train: the training part, encoded, piece by piece; where graphs have targets, their nodes
-            need not be there.
+        train: the training part, encoded, in pieces; for targets of graphs it may lack the nodes.
 
     Raises:
-        DataError: if no target has one.
+        DataError: if no target has a value.
     """
     targets = model.head.targets
-    is_known, num_graphs = torch.zeros(len(targets), dtype=torch.bool), 0
+    any_measured, num_graphs = torch.zeros(len(targets), dtype=torch.bool), 0
     for part in train:
-        known = model.head.measured(model.head.target_rows(part))
-        known = known.reshape(len(known), len(targets))
+        rows = model.head.measured(model.head.target_rows(part))
+        rows = rows.reshape(len(rows), len(targets))
         weights = part.weights()
         if weights is not None:
-            known = known & (weights > 0)[model.head.row_graph(part)].unsqueeze(1)
-        is_known |= known.any(0)
+            rows = rows & (weights > 0)[model.head.row_graph(part)].unsqueeze(1)
+        any_measured |= rows.any(0)
         num_graphs += part.num_graphs
-    measured = is_known.tolist()
+    measured = any_measured.tolist()
     if not any(measured):
         raise DataError(
             f"none of the {num_graphs} training records has a value of "
             f"{some_of(targets)}. Give other data, or train on another target."
         )
-    absent = [f"'{name}'" for name, known in zip(targets, measured, strict=True) if not known]
+    absent = [f"'{name}'" for name, has in zip(targets, measured, strict=True) if not has]
     if absent:
-        verb, whose = ("is", "it") if len(absent) == 1 else ("are", "them")
+        verb, pronoun = ("is", "it") if len(absent) == 1 else ("are", "them")
         warnings.warn(
             f"{some_of(absent)} {verb} measured nowhere in the training part, so nothing of "
-            f"{whose} is learnt, and predictions of {whose} mean nothing.",
+            f"{pronoun} is learnt, and predictions of {pronoun} mean nothing.",
             stacklevel=2,
         )
 
 
 def refuse_unread_options(config: TrainingConfig, loop: Loop, num_val: int) -> None:
-    """Refuses options of training that nothing reads with this head and these data.
+    """Refuses options of training without effect for this head and these data.
 
     Args:
         config: the configuration of a new run.
-        loop: its loop, with the model.
+        loop: the loop of the run, with the model.
         num_val: the number of validation records.
 
     Raises:
-        ConfigError: naming the first of them.
+        ConfigError: for the first such option.
     """
     head, calibration = loop.model.head, config.calibration
     if head.level == "graph":
@@ -116,7 +115,7 @@ def refuse_unread_options(config: TrainingConfig, loop: Loop, num_val: int) -> N
 
 
 def _refuse_unvalidated(config: TrainingConfig, loop: Loop) -> None:
-    """Raises ConfigError for options that only a validation part makes sense of."""
+    """Raises ConfigError for options that need a validation part."""
     beside, remedy = "no validation part", "Set data.fractions with a share for val"
     method = config.calibration.method
     for option, value, default in (
@@ -136,50 +135,49 @@ def _refuse_unvalidated(config: TrainingConfig, loop: Loop) -> None:
         )
 
 
-#: What is in the names of torch's functions that draw, or may look at more than one row.
+#: Words in the names of torch's functions that draw, or may read more than one row.
 _NOT_BY_ROW = ("dropout", "norm", "rand", "rrelu", "bernoulli", "gumbel", "multinomial")
 
 
 def choose_sharing(data: DataModule, model: Model, training: bool) -> bool:
-    """The value of `data.share`; for "auto", True if sharing is known to change nothing.
+    """The value of `data.share`; for "auto", the result of `can_share`.
 
     Args:
         data: the data.
         model: the model.
-        training: whether it trains or is evaluated.
+        training: whether the model is in training mode.
     """
     return can_share(model, training) if data.share == "auto" else bool(data.share)
 
 
 def can_share(model: Model, training: bool = False) -> bool:
-    """True if a model is known to compute the same when equal nodes are computed once.
+    """True if equal nodes can safely be computed once.
 
-    It is not if something before its readout draws random numbers (dropout in training), looks at
-    the whole batch (batch normalisation in training), or is code that neither torch nor graphfold
-    has written: what that does, nobody can tell. Where such code treats every row for itself, as a
-    cell on the way up should, `data.share=true` shares; the engine refuses cells that draw numbers
-    or change buffers then.
+    That is not so if a part before the readout draws random numbers (dropout in training), reads
+    the full batch (batch normalisation in training), or is code of neither torch nor graphfold,
+    whose effect is unknown. For such code that treats every row separately, set `data.share=true`;
+    the engine then refuses cells that draw numbers or change buffers.
 
     Args:
         model: the model.
-        training: whether the model is to be in training mode.
+        training: whether the model is in training mode.
     """
     return all(_is_by_row(part, training) for part in model.state_parts())
 
 
 def _is_by_row(part: Callable[..., Any], training: bool) -> bool:
     if not isinstance(part, nn.Module):
-        return _is_known(part)
+        return _acts_by_row(part)
     if type(part).__module__.split(".")[0] not in ("torch", "graphfold"):
         return False
     if is_batch_norm(part):
         return not training and getattr(part, "running_mean", None) is not None
     functions = (value for value in vars(part).values() if callable(value))
-    return not (training and _draws(part)) and all(map(_is_known, functions))
+    return not (training and _draws(part)) and all(map(_acts_by_row, functions))
 
 
-def _is_known(function: Callable[..., Any]) -> bool:
-    """True if a function is torch's or graphfold's own, and treats every row for itself."""
+def _acts_by_row(function: Callable[..., Any]) -> bool:
+    """True if a function is of torch or graphfold, and treats every row separately."""
     name = getattr(function, "__name__", "")
     if (getattr(function, "__module__", None) or "").startswith("graphfold."):
         return True
@@ -194,12 +192,12 @@ def _draws(module: nn.Module) -> bool:
     return drops_out(module) or isinstance(module, nn.RReLU)
 
 
-#: Types that are named one by one; more are counted.
+#: The largest number of types that are listed; more are counted.
 MAX_NAMED = 6
 
 
 def describe_execution(model: Model) -> str:
-    """Such as "leaf, node compiled" or "node as it is (reason)"; "" if no cell says how it ran."""
+    """The execution of cells, such as "leaf, node compiled"; "" if it is unknown."""
     types: dict[str, list[str]] = {}  # how -> the types that ran so
     for name, how in model.networks[0].execution.items():
         types.setdefault(" ".join(how.split()), []).append(name)

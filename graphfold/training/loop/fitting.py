@@ -1,4 +1,4 @@
-"""Fitting of one model: its files, loggers, batches and random numbers around the loop."""
+"""Fitting of one model: files, loggers, batches and random numbers for the loop."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ def fit_network(
     member: int,
     last: Checkpoint | None = None,
 ) -> None:
-    """Trains until the last epoch or early stopping; leaves files, and loggers that are open.
+    """Trains until the last epoch or early stopping, and writes files; loggers stay open.
 
     Args:
-        config: of the run.
-        loop: what trains, with a fresh model.
-        data: what it is trained on, prepared.
-        files: where checkpoints and logs go.
+        config: the config of the run.
+        loop: the loop, with a new model.
+        data: the data, prepared.
+        files: the folder of checkpoints and logs.
         member: the number of the model in its ensemble.
-        last: where training goes on; None where it begins.
+        last: the checkpoint to continue from; None for a new training.
 
     Raises:
-        CheckpointError: if it cannot go on from `last`.
-        KeyboardInterrupt: on Ctrl-C; last.ckpt is that of the last whole epoch.
+        CheckpointError: if it cannot continue from `last`.
+        KeyboardInterrupt: on Ctrl-C; last.ckpt is of the last complete epoch.
     """
-    own = config.changed({"monitor": loop.monitor, "ensemble": 1})
-    common = common_checkpoint(own, data, member)
+    single = config.changed({"monitor": loop.monitor, "ensemble": 1})
+    common = common_checkpoint(single, data, member)
     if is_first():
         files.best.parent.mkdir(parents=True, exist_ok=True)
-    kept = BestAndLast(files, common, loop.monitor, loop.mode)
-    # First the files of an epoch, then its line, then who asks for either.
-    loop.callbacks[:0] = [kept, ProgressLine(lambda: kept.is_best)]
+    checkpoints = BestAndLast(files, common, loop.monitor, loop.mode)
+    # First the files of an epoch, then its line, then callbacks that may read either.
+    loop.callbacks[:0] = [checkpoints, ProgressLine(lambda: checkpoints.is_best)]
     loop.loggers = make_loggers(config.logger, common.config, files.path)
     loop.begin()
-    if loop.world_size > 1:  # or all would draw the same masks of dropout
+    if loop.world_size > 1:  # otherwise all draw the same masks of dropout
         seed_generators(member_seed(member_seed(config.seed, member), loop.rank))
-    if loop.trainer.limit_val_batches is not None:  # it counts batches of the size that is set
+    if loop.trainer.limit_val_batches is not None:  # it counts batches of the configured size
         data.scored_batch_size = data.batch_size
     train, val = (_loader(part, loop, data, member) for part in ("train", "val"))
     loop.policy = train.policy
     if last is not None:
         try:
-            kept.restore(loop, last)
-        except Exception as error:  # of a damaged file any part may fail in any way
+            checkpoints.restore(loop, last)
+        except Exception as error:  # a damaged file may raise anything
             raise CheckpointError(
                 f"{files.last}: its progress cannot be taken up ({first_line(error)}). Restore "
                 "the file and config.yaml; or begin anew, with init_from=RUN for the weights."

@@ -1,6 +1,6 @@
-"""Loggers, which send the metrics of every epoch elsewhere; configs may name others.
+"""Loggers send the metrics of every epoch to other tools; configs may name others.
 
-metrics.csv and report.html need none. Each of these needs its library
+metrics.csv and report.html need no logger. Each logger needs its library
 (`pip install graphfold[loggers]`).
 """
 
@@ -17,16 +17,16 @@ from graphfold.training.process.launch import is_first
 
 
 class Logger(Protocol):
-    """Takes the metrics of a training; it is made with `save_dir`, the run folder."""
+    """Interface of loggers, which are made with `save_dir`, the run folder."""
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
-        """Takes the config of the run."""
+        """Logs the config of the run."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Takes the metrics after some steps."""
+        """Logs the metrics after some steps."""
 
     def finalize(self, status: str) -> None:
-        """Ends; status is "success" or "failed"."""
+        """Ends the log; status is "success" or "failed"."""
 
 
 class TensorBoardLogger:
@@ -52,11 +52,11 @@ class TensorBoardLogger:
 
 
 class MLflowLogger:
-    """Sends metrics and config to MLflow, where the environment variable MLFLOW_TRACKING_URI says.
+    """Sends metrics and config to MLflow, at the address in MLFLOW_TRACKING_URI.
 
     Args:
-        save_dir: the run folder, whose name is that of MLflow's run.
-        experiment: MLflow's name for the runs that belong together.
+        save_dir: the run folder, whose name becomes the name of MLflow's run.
+        experiment: the experiment of MLflow to which the run belongs.
     """
 
     def __init__(self, save_dir: str, experiment: str = "graphfold") -> None:
@@ -86,7 +86,7 @@ class WandbLogger:
 
     Args:
         save_dir: the run folder.
-        project: where the run is listed.
+        project: the project of the run.
     """
 
     def __init__(self, save_dir: str, project: str = "graphfold") -> None:
@@ -113,8 +113,8 @@ def make_loggers(
     """The loggers of a config; none in further processes of a training.
 
     Args:
-        nodes: name -> what to make, or None.
-        config: the config of the run, which each of them gets.
+        nodes: name -> config of a logger; None for no loggers.
+        config: the config of the run, which each logger logs.
         folder: the run folder.
 
     Raises:

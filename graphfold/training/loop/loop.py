@@ -1,4 +1,4 @@
-"""Loop: the epochs and steps of training; and Callback, by which others take part in them."""
+"""Loop: the epochs and steps of training; Callback: hooks into them."""
 
 from __future__ import annotations
 
@@ -45,51 +45,51 @@ from graphfold.training.scoring import (
 )
 from graphfold.training.trainer import Trainer
 
-#: A loss that cannot be negative may be so by rounding errors, if by no more than this.
+#: Rounding errors may make a non-negative loss negative, by at most this.
 ROUNDING = 1e-4
 
-_KEPT = "The checkpoints of the epochs before are kept."
+_CHECKPOINTS = "The checkpoints of the epochs before are kept."
 
 
 class Callback:
-    """Takes part in training: each method is called at its moment, and does nothing here.
+    """Base of callbacks: each method is called at one moment of training, and does nothing here.
 
-    The loop's attributes say where training is, and `loop.should_stop = True` ends it after this
-    epoch. With several processes each of them calls its own callbacks; `loop.is_first` is True in
-    one. What a callback has to remember when a run is continued it gives by `state_dict`.
+    The attributes of the loop have the state of training, and `loop.should_stop = True` ends it
+    after this epoch. Each of several processes calls its own callbacks; `loop.is_first` is True in
+    one of them. `state_dict` returns the state that a continued run needs.
 
     Attributes:
-        reads_validation: whether it does nothing without metrics of a validation part.
+        reads_validation: whether it needs metrics of a validation part.
     """
 
     reads_validation: bool = False
 
     def on_fit_start(self, loop: Loop) -> None:
-        """The model is on its device, and where a resumed run had it; the first epoch follows."""
+        """Called before the first epoch; the model is on its device, and resumed if the run is."""
 
     def on_train_epoch_start(self, loop: Loop) -> None:
-        """An epoch begins; the model is in training mode."""
+        """Called before an epoch; the model is in training mode."""
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """A batch was differentiated; `loop.step` has grown if it was the last of its step."""
+        """Called after the gradients of a batch; `loop.step` has grown if its step is complete."""
 
     def on_validation_end(self, loop: Loop) -> None:
-        """`loop.metrics` are those of this epoch; the weights still are those that are kept."""
+        """Called with the `loop.metrics` of this epoch; the model has the weights to be saved."""
 
     def on_train_epoch_end(self, loop: Loop) -> None:
-        """The epoch was trained and validated, and its learning rate is over."""
+        """Called after training and validation of an epoch, and after the step of the schedule."""
 
     def on_epoch_saved(self, loop: Loop) -> None:
-        """The files of the epoch are written (`BestAndLast`, the first of all callbacks, does)."""
+        """Called last in an epoch; `BestAndLast`, the first callback, writes its files here."""
 
     def on_fit_end(self, loop: Loop) -> None:
-        """The last epoch is over."""
+        """Called after the last epoch."""
 
     def on_exception(self, loop: Loop, error: BaseException) -> None:
-        """Training ends with an error, or Ctrl-C."""
+        """Called when an error, or Ctrl-C, ends training."""
 
-    def kept_weights(self) -> Mapping[str, Tensor] | None:
-        """Name -> tensor: what is validated and kept in place of the weights; None for nothing."""
+    def averaged_weights(self) -> Mapping[str, Tensor] | None:
+        """Name -> tensor, validated and saved in place of the weights; None for the weights."""
         return None
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,47 +97,46 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes up what `state_dict` gave."""
+        """Restores the state from `state_dict`."""
 
 
 class Loop:
     """Trains a model, epoch by epoch.
 
-    The loss of a step is the mean over its measured values, see `Head.denominator`; a value counts
-    as often as the weights of its record and its target say. A step may have several batches
-    (accumulation) and several processes: each batch is differentiated as it comes, and the
-    gradients are brought to the denominator of the whole step at its end, so that one large batch
-    or many small ones give the same step. That is why gradients are added up here instead of by
-    DistributedDataParallel, whose mean over processes would weigh a small share of a batch like a
-    large one.
+    The loss of a step is the mean over its measured values, see `Head.denominator`, weighted by the
+    weights of records and targets. A step may have several batches (accumulation) and several
+    processes: the gradients of each batch are added, and at the end divided by the denominator of
+    the full step, so that one large batch and many small ones give the same step. Hence gradients
+    are added here and not by DistributedDataParallel, whose mean over processes would weigh a small
+    part of a batch like a large one.
 
-    A batch that does not fit in memory is split in two, as often as need be. A loss that is no
-    number, or below zero where none can be, ends training with a `DivergenceError`, before the
-    files of its epoch are written.
+    A batch that does not fit in memory is split in two, repeatedly. A loss that is NaN or infinite,
+    or negative where none can be, ends training with a `DivergenceError`, before the files of its
+    epoch are written.
 
     Args:
-        model: what is trained.
+        model: the model to train.
         make_optimizer: called with the parameters.
         make_lr_scheduler: called with the optimizer; stepped once per epoch. None for no schedule.
         trainer: the options of training.
         reduction: "per_graph" or "per_node".
         metrics: names or dotted paths of metrics; None for those of the model's head.
         monitor: the metric that chooses the best epoch, such as val/rmse.
-        frozen: names of parts of the model whose weights stay as they are.
+        frozen: names of parts of the model whose weights are not trained.
         callbacks: called in this order.
-        loggers: get the metrics of every epoch; who made them finalizes them, but after an error.
+        loggers: log the metrics of every epoch; the caller finalizes them, the loop after an error.
 
     Attributes:
         epoch: the number of this epoch, from 0 on.
-        step: the steps so far.
+        step: the number of steps so far.
         batch_index: the number of the batch in its epoch, of `num_batches`.
         metrics: val/NAME -> value after the last validation; None where it is undefined.
-        train_loss: the mean loss of the last whole epoch.
+        train_loss: the mean loss of the last complete epoch.
         rate: its learning rate.
         should_stop: whether training ends after this epoch.
 
     Raises:
-        ConfigError: if what is to be frozen is not there, or all there is, or there is no such
+        ConfigError: if a frozen part does not exist, all weights are frozen, or there is no such
             metric.
     """
 
@@ -175,8 +174,8 @@ class Loop:
         self.should_stop = False
         self._first_count = self._count = self._epoch_count = 0.0
         self._epoch_loss = torch.zeros(())
-        self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is
-        self._weights: list[nn.Parameter] = []  # found once an epoch, not twice a step
+        self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is NaN
+        self._weights: list[nn.Parameter] = []  # collected once an epoch, not twice a step
 
     @property
     def mode(self) -> str:
@@ -195,7 +194,7 @@ class Loop:
 
     @property
     def running_loss(self) -> float:
-        """The mean loss of this epoch so far; of one process the share that it computed."""
+        """The mean loss of this epoch so far; each process has its part of the sum."""
         return self._epoch_loss.item() / self._epoch_count if self._epoch_count else float("nan")
 
     # ---- The course of training
@@ -209,21 +208,21 @@ class Loop:
         self._make_optimizer()
 
     def fit(self, train: GraphLoader, val: GraphLoader) -> None:
-        """Trains from `epoch` to the last one, or until a callback ends it; `begin` comes before.
+        """Trains from `epoch` to the last one, or until a callback ends it; call `begin` before.
 
         Args:
-            train: the batches of this process to learn from.
-            val: its batches to choose the best epoch by; it may be empty.
+            train: the training batches of this process.
+            val: its validation batches; perhaps empty.
 
         Raises:
-            DivergenceError: at a loss that cannot be.
+            DivergenceError: at an impossible loss.
         """
         try:
             with torch.autograd.set_detect_anomaly(self.trainer.detect_anomaly):
                 self.call("on_fit_start")
                 while self.epoch < self.trainer.max_epochs and not self.should_stop:
                     self.train_epoch(train)
-                    with self.weights_to_keep():
+                    with self.weights_to_save():
                         self.validate(val)
                     self._end_epoch()
                     self.epoch += 1
@@ -235,7 +234,7 @@ class Loop:
             raise
 
     def train_epoch(self, batches: GraphLoader) -> None:
-        """Goes over the training part once."""
+        """Trains on the training part once."""
         in_training_mode(self.model, self.frozen)
         batches.sampler.set_epoch(self.epoch)
         self.num_batches = Trainer.limited(len(batches), self.trainer.limit_train_batches)
@@ -257,7 +256,7 @@ class Loop:
         self.rate = float(self.optimizer.param_groups[0]["lr"])
 
     def training_step(self, batch: Batch, index: int) -> None:
-        """Adds a batch to the gradients; takes the step when it is complete."""
+        """Adds the gradients of a batch; makes the step when it is complete."""
         count = self._step_count(batch)  # of the batch on the CPU: nothing waits for the device
         if self._first_count == 0:
             self._first_count = count
@@ -266,7 +265,7 @@ class Loop:
         self._add_gradients(batch.to(self.device, non_blocking=True))
         if (index + 1) % self.trainer.accumulate_grad_batches and index + 1 < self.num_batches:
             return
-        if self.device.type == "cpu":  # reading a number of a GPU would wait for it in every step
+        if self.device.type == "cpu":  # on a GPU every step would wait for the number
             self._refuse_divergence()
         self._complete_gradients()
         self.scaler.step(self.optimizer)
@@ -295,18 +294,18 @@ class Loop:
             self.metrics = {f"val/{name}": v for name, v in self.head_metrics(rows).items()}
         self.call("on_validation_end")
 
-    def kept_weights(self) -> Mapping[str, Tensor] | None:
-        """Name -> tensor: what a callback keeps in place of the weights, such as their mean."""
-        return next((w for c in self.callbacks if (w := c.kept_weights()) is not None), None)
+    def averaged_weights(self) -> Mapping[str, Tensor] | None:
+        """Name -> tensor, of a callback that replaces the weights, such as by their mean."""
+        return next((w for c in self.callbacks if (w := c.averaged_weights()) is not None), None)
 
     @contextmanager
-    def weights_to_keep(self) -> Iterator[None]:
-        """Puts `kept_weights` in the place of the weights for a block."""
-        kept = self.kept_weights() or {}
-        tensors = self.model.state_dict()  # which shares their memory
-        before = {name: tensors[name].clone() for name in kept}
+    def weights_to_save(self) -> Iterator[None]:
+        """Replaces the weights by `averaged_weights` within a `with` statement."""
+        averaged = self.averaged_weights() or {}
+        tensors = self.model.state_dict()  # shares their memory
+        before = {name: tensors[name].clone() for name in averaged}
         try:
-            for name, value in kept.items():
+            for name, value in averaged.items():
                 tensors[name].copy_(value)
             yield
         finally:
@@ -326,7 +325,7 @@ class Loop:
         self.call("on_epoch_saved")
 
     def log(self, metrics: Metrics) -> None:
-        """Gives numbers to the loggers; what is undefined is left out."""
+        """Passes defined numbers to the loggers."""
         numbers = {name: value for name, value in metrics.items() if value is not None}
         for logger in self.loggers:
             logger.log_metrics({"epoch": self.epoch, **numbers}, self.step)
@@ -346,7 +345,7 @@ class Loop:
         except MEMORY_ERRORS as error:
             if not is_out_of_memory(error) or batch.num_graphs < 2:
                 raise
-        # Only here, outside of the handler, has the failed attempt let go of its tensors.
+        # Outside of the handler, the tensors of the failed attempt are released.
         warnings.warn(
             f"a batch of {batch.num_graphs} graphs and {batch.dag.num_nodes} nodes ran out of "
             "memory and was split in two. Set a smaller data.batch_size or data.max_nodes.",
@@ -370,7 +369,7 @@ class Loop:
             add_gradients(self.scaler.scale(loss / self._first_count), self._learning())
 
     def _complete_gradients(self) -> None:
-        """Brings the gradients to the denominator of the whole step and clips them."""
+        """Divides the gradients by the denominator of the full step and clips them."""
         parameters = self._learning()
         if self.world_size > 1:
             add_over_processes(parameters)
@@ -393,7 +392,7 @@ class Loop:
         return add_up(float(count), self.device)
 
     def _refuse_divergence(self) -> None:
-        """Ends training at a loss that cannot be; see the class."""
+        """Ends training at an impossible loss; see the class."""
         total, least = self._epoch_loss.item(), self._least_loss.item()
         if not math.isfinite(total) or math.isnan(least):
             raise _divergence(f"the loss of epoch {self.epoch + 1} is {total:g}")
@@ -401,7 +400,7 @@ class Loop:
             raise DivergenceError(
                 f"a record has the loss {least:g} in epoch {self.epoch + 1}, but "
                 f"{type(self.model.head).__name__} has none below zero: a weight of a record, a "
-                f"target or a class is negative. {_KEPT} Correct the weights."
+                f"target or a class is negative. {_CHECKPOINTS} Correct the weights."
             )
 
     def _learning(self) -> list[nn.Parameter]:
@@ -423,10 +422,10 @@ class Loop:
         self.lr_scheduler = self.make_lr_scheduler(self.optimizer, **options)
 
     def _sparse_tables(self) -> list[nn.Parameter]:
-        """Lets tables of embeddings have sparse gradients where the steps stay the same.
+        """Makes gradients of embeddings sparse where that does not change the steps.
 
-        A batch names few rows of a large vocabulary, but a dense gradient is written, and the whole
-        table updated, whatever it names. Processes and clipping add and measure dense gradients.
+        A batch reads few rows of a large vocabulary; with a dense gradient each step updates the
+        full table. Several processes and clipping need dense gradients.
         """
         options = self.trainer
         is_dense = options.gradient_clip_val is not None or options.accumulate_grad_batches > 1
@@ -439,10 +438,10 @@ class Loop:
                 tables.append(module.table)
         return [table for table in tables if table.requires_grad]
 
-    # ---- What a continued run takes up
+    # ---- The state of a continued run
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next epoch depends on, but for the weights and the random generators."""
+        """The state that the next epoch depends on, without weights and random generators."""
         schedule = None if self.lr_scheduler is None else self.lr_scheduler.state_dict()
         return {
             "epoch": self.epoch,
@@ -454,7 +453,7 @@ class Loop:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes up the state after an epoch; `begin` and the weights come before."""
+        """Restores the state after an epoch; call `begin` and load the weights before."""
         self.optimizer.load_state_dict(state["optimizer"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
@@ -476,6 +475,6 @@ class Loop:
 
 def _divergence(fault: str) -> DivergenceError:
     return DivergenceError(
-        f"{fault}, so training ends. {_KEPT} Take a lower optimizer.lr or "
+        f"{fault}, so training ends. {_CHECKPOINTS} Take a lower optimizer.lr or "
         "trainer.gradient_clip_val=1, and look for targets or inputs of extreme size."
     )

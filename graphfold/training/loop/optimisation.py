@@ -1,10 +1,10 @@
-"""Optimisation: which weights of a model learn, and by which optimizer."""
+"""Optimisation: frozen weights, gradients and the optimizer."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
 from typing import Any
 
 import torch
@@ -15,14 +15,14 @@ from graphfold.errors import ConfigError, did_you_mean
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:
-    """Takes parts of a model out of training; see `in_training_mode` for what else they stop doing.
+    """Freezes the weights of parts of a model; see also `in_training_mode`.
 
     Args:
         model: the model.
-        parts: dotted names, each of which stands for all weights whose names begin with it.
+        parts: dotted names; each freezes all weights whose names begin with it.
 
     Raises:
-        ConfigError: if a name matches no weight, or no weight is left to train.
+        ConfigError: if a name matches no weight, or all weights are frozen.
     """
     weights = dict(model.named_parameters())
     for part in parts:
@@ -38,7 +38,7 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
 def in_training_mode(model: nn.Module, frozen: Sequence[str]) -> None:
     """Puts a model into training mode, and its frozen parts into evaluation mode.
 
-    They drop nothing out, and the statistics of their normalisation stay.
+    Frozen parts have no dropout, and their statistics of normalisation do not change.
     """
     model.train()
     for name, module in model.named_modules():
@@ -51,37 +51,36 @@ def build_optimizer(
     parameters: Sequence[nn.Parameter],
     sparse: Iterable[nn.Parameter] = (),
 ) -> Optimizer:
-    """Calls `make`; on a CPU, torch's own optimizers are made with fused=True.
+    """Makes an optimizer; on a CPU, an optimizer of torch gets fused=True.
 
-    They then update a parameter in one pass over its memory. Their default there takes one pass,
+    It then updates a parameter in one pass over its memory. The default on a CPU takes one pass,
     and one temporary of the parameter's size, for each operation: five times as long for a table
-    of embeddings. On a GPU their default is well chosen.
+    of embeddings. On a GPU the default is fast.
 
     Args:
-        make: an optimizer's class, or a partial of it; where it sets `fused` or `foreach`, that
-            stays.
-        parameters: what it updates.
-        sparse: those of them whose gradients are sparse; they are in a group of their own, which
-            is not fused, for torch's fused optimizers refuse such gradients.
+        make: an optimizer's class, or a partial of it; its `fused` or `foreach` is not changed.
+        parameters: the parameters to update.
+        sparse: the parameters with sparse gradients; they form a second group that is not fused,
+            since fused optimizers of torch refuse sparse gradients.
     """
-    apart = set(sparse)
-    dense = [parameter for parameter in parameters if parameter not in apart]
+    is_sparse = set(sparse)
+    dense = [parameter for parameter in parameters if parameter not in is_sparse]
     groups: list[dict[str, Any]] = [{"params": dense}] if dense else []
-    if apart:
-        groups.append({"params": [p for p in parameters if p in apart], "fused": False})
+    if is_sparse:
+        groups.append({"params": [p for p in parameters if p in is_sparse], "fused": False})
         checks: Any = torch.sparse.check_sparse_tensor_invariants
         if not checks.is_enabled():
-            checks.disable()  # they are off in any case; said aloud, torch does not warn of it
+            checks.disable()  # they are off already; setting it avoids a warning of torch
     if _may_be_fused(make) and all(p.device.type == "cpu" for p in parameters):
         return make(groups, fused=True)
     return make(groups)
 
 
 def skips_absent_rows(make: Callable[..., Optimizer]) -> bool:
-    """True if an optimizer leaves a row as it is where the gradient is zero.
+    """True if an optimizer does not change rows with a zero gradient.
 
-    Then rows without a gradient need not be looked at, and a sparse gradient gives the very same
-    update. It holds for Adagrad, and for SGD without momentum, both without weight decay.
+    A sparse gradient then gives exactly the same update. It holds for Adagrad, and for SGD without
+    momentum, both without weight decay.
     """
     kind, options = getattr(make, "func", make), getattr(make, "keywords", {})
     if kind not in (Adagrad, SGD) or options.get("fused") or options.get("foreach"):
@@ -98,13 +97,13 @@ def _may_be_fused(make: Callable[..., Optimizer]) -> bool:
 
 
 def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
-    """Adds the gradients of a loss to those of all parameters, or, if memory runs out, of none."""
+    """Adds the gradients of a loss to all parameters; to none of them if memory runs out."""
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     seen: set[int] = set()
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is None:
             continue
-        # autograd may give one tensor to two parameters, or an expanded one; ours is written to
+        # autograd may return one tensor for two parameters, or an expanded one; ours is written to
         if not gradient.is_sparse:
             if not gradient.is_contiguous() or gradient.data_ptr() in seen:
                 gradient = gradient.clone(memory_format=torch.contiguous_format)
@@ -116,23 +115,18 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
 
 
 def is_part(name: str, of: Sequence[str]) -> bool:
-    """True if a dotted name is one of some parts or lies in one."""
+    """True if a dotted name is one of some parts, or inside one."""
     return any(name == part or name.startswith(f"{part}.") for part in of)
 
 
 def _refuse_unknown(part: str, weights: Sequence[str]) -> None:
     if any(is_part(name, [part]) for name in weights):
         return
-    known = list(dict.fromkeys(_beginnings(weights)))
-    top = [name for name in known if "." not in name]
+    prefixes = (accumulate(name.split("."), "{}.{}".format) for name in weights)
+    names = list(dict.fromkeys(chain.from_iterable(prefixes)))
+    top = [name for name in names if "." not in name]
     raise ConfigError(
         f"freeze names '{part}', but no weights of the model are called so."
-        f"{did_you_mean(part, known)} Its parts are {', '.join(top)}, and parts of "
-        f"them such as {max(known, key=lambda name: name.count('.'))}."
+        f"{did_you_mean(part, names)} Its parts are {', '.join(top)}, and parts of "
+        f"them such as {max(names, key=lambda name: name.count('.'))}."
     )
-
-
-def _beginnings(names: Sequence[str]) -> Iterator[str]:
-    """All dotted names that names begin with."""
-    for name in names:
-        yield from accumulate(name.split("."), lambda a, b: f"{a}.{b}")

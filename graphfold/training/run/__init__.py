@@ -1,1 +1,1 @@
-"""Run folders and checkpoints: what a run writes, and how it is read again."""
+"""Run folders and checkpoints: the files of a run, written and read."""

@@ -1,4 +1,4 @@
-"""The files of every epoch: best.ckpt, last.ckpt, metrics.csv; and how a run goes on from them."""
+"""Files of every epoch (best.ckpt, last.ckpt, metrics.csv), and continuing a run from them."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 from graphfold.training.scoring import Metrics
 
-#: Arguments of schedules of the learning rate that say for how many epochs they are made.
+#: Arguments of schedules of the learning rate that are a number of epochs.
 LENGTHS = ("T_max", "total_steps")
 
 
 class BestAndLast(Callback):
-    """Keeps best.ckpt, last.ckpt and metrics.csv.
+    """Writes best.ckpt, last.ckpt and metrics.csv.
 
-    last.ckpt is written at the very end of an epoch, with the state of everything that the next
-    epoch depends on, so a resumed run repeats the broken epoch from its start. The history of the
-    metrics is part of it: metrics.csv has each epoch once.
+    last.ckpt is written at the end of an epoch, with all state that the next epoch depends on, so a
+    resumed run repeats the broken epoch from its start. It includes the history of the metrics, so
+    metrics.csv has each epoch once.
 
     Args:
         folder: the run folder.
-        common: what all checkpoints of the run share.
-        monitor: the metric that chooses the best epoch, among equal ones val/loss. Epochs where it
-            is undefined are compared by val/loss alone, and lose to those where it is defined.
+        common: the common part of all checkpoints of the run.
+        monitor: the metric that chooses the best epoch; val/loss decides between equal ones. Epochs
+            with an undefined metric are compared by val/loss, and are worse than all others.
         mode: "min" if the least value of the metric is best, or "max".
 
     Attributes:
         history: the rows of metrics.csv.
-        is_best: whether this epoch is better than all before.
+        is_best: whether this epoch is better than all earlier ones.
     """
 
     def __init__(self, folder: RunFolder, common: Checkpoint, monitor: str, mode: str) -> None:
@@ -56,7 +56,7 @@ class BestAndLast(Callback):
         self.is_best = False
 
     def restore(self, loop: Loop, last: Checkpoint) -> None:
-        """Puts a loop, and the random generators, where last.ckpt says that training was."""
+        """Restores a loop and the random generators from last.ckpt."""
         progress = last.progress
         loop.model.load_state_dict(progress["weights"] or last.state_dict)
         loop.load_state_dict(progress)
@@ -65,7 +65,7 @@ class BestAndLast(Callback):
             restore_generators(progress["generators"][loop.rank])
 
     def on_validation_end(self, loop: Loop) -> None:
-        """Writes best.ckpt if this epoch is the best one; it keeps no progress."""
+        """Writes best.ckpt if this epoch is the best one; it holds no state of the optimizer."""
         goodness = self._goodness(loop.metrics)
         self.is_best = self.best is None or goodness > self.best
         if self.is_best:
@@ -82,19 +82,19 @@ class BestAndLast(Callback):
         if not loop.is_first:
             return
         write_history(self.folder.history, self.history)
-        weights, kept = loop.model.state_dict(), loop.kept_weights()
+        weights, averaged = loop.model.state_dict(), loop.averaged_weights()
         progress = {
             **loop.state_dict(),
             "generators": generators,
             "history": self.history,
             "best": self.best,
             "is_finished": loop.is_last_epoch,
-            "weights": None if kept is None else weights,
+            "weights": None if averaged is None else weights,
         }
-        write_checkpoint(self.folder.last, self.common, {**weights, **(kept or {})}, progress)
+        write_checkpoint(self.folder.last, self.common, {**weights, **(averaged or {})}, progress)
 
     def _goodness(self, metrics: Metrics) -> list[float]:
-        """Defined or not, the value of the metric, minus the loss: compared in this order."""
+        """[is defined, signed metric, minus the loss], compared in this order."""
         value, sign = metrics.get(self.monitor), -1.0 if self.mode == "min" else 1.0
         loss = metrics.get("val/loss")
         if value is not None:
@@ -105,7 +105,7 @@ class BestAndLast(Callback):
 def write_checkpoint(
     path: Path, common: Checkpoint, weights: Mapping[str, Tensor], progress: Mapping[str, Any]
 ) -> None:
-    """Writes a checkpoint of a run; what all of them share is `common`.
+    """Writes a checkpoint of a run: the common part, weights and progress.
 
     Raises:
         OSError: if it cannot be written.
@@ -125,40 +125,39 @@ def write_history(path: Path, rows: Sequence[Metrics]) -> None:
 
 
 def load_begun(members: Sequence[RunFolder]) -> list[Checkpoint]:
-    """last.ckpt of the members of a run that have one, the first of which has.
+    """Loads last.ckpt of the members of a run whose training has begun.
 
     Raises:
         CheckpointError: if a file cannot be read, or is no last.ckpt.
     """
-    begun = [own.last for own in members if own.last.is_file()]
-    found = [Checkpoint.load(path) for path in begun]
-    for path, last in zip(begun, found, strict=True):
+    begun = {path: Checkpoint.load(path) for m in members if (path := m.last).is_file()}
+    for path, last in begun.items():
         if "history" not in last.progress:
             raise CheckpointError(f"{path}: holds no progress of a training. Restore the file.")
-    return found
+    return list(begun.values())
 
 
 def is_done(last: Checkpoint, max_epochs: int, more_epochs: bool) -> bool:
-    """True if there is nothing left to train; `more_epochs` if more of them have been asked for."""
+    """True if training is complete; `more_epochs` continues one that has stopped early."""
     has_stopped = last.progress["is_finished"] and not more_epochs
     return bool(has_stopped or epochs_done(last) >= max_epochs)
 
 
 def epochs_done(last: Checkpoint) -> int:
-    """The number of epochs that a run has been trained for."""
+    """The number of complete epochs of a run."""
     return int(last.progress["epoch"]) + 1
 
 
 def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> None:
-    """Refuses fewer epochs than are done; warns of a schedule that is made for fewer.
+    """Refuses fewer epochs than are done; warns of a schedule for fewer epochs.
 
     Args:
-        config: the config to go on with.
-        stored: that of the run so far.
-        done: how many epochs it has.
+        config: the config of the continued run.
+        stored: the config of the run so far.
+        done: the number of its epochs.
 
     Raises:
-        ConfigError: if there are to be fewer.
+        ConfigError: if `config` has fewer epochs.
     """
     wanted, before = config.trainer.max_epochs, stored.trainer.max_epochs
     if wanted < done and wanted != before:
@@ -178,13 +177,13 @@ def check_epochs(config: TrainingConfig, stored: TrainingConfig, done: int) -> N
 
 
 def join_members(folder: RunFolder, members: Sequence[RunFolder]) -> None:
-    """Writes best.ckpt of an ensemble: the best epoch of every member."""
+    """Writes best.ckpt of an ensemble from the best.ckpt of every member."""
     Checkpoint.join([Checkpoint.load(member.best) for member in members]).save(folder.best)
 
 
 def read_histories(members: Sequence[RunFolder]) -> list[Metrics]:
-    """The metrics of every epoch; of an ensemble with the number of the member before them."""
-    histories = [list(Checkpoint.load(own.last).progress["history"]) for own in members]
+    """The metrics of every epoch; in an ensemble with the number of the member."""
+    histories = [list(Checkpoint.load(m.last).progress["history"]) for m in members]
     if len(members) == 1:
         return histories[0]
     return [

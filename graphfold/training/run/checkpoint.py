@@ -1,7 +1,8 @@
 """Checkpoints: plain tensors and JSON, loaded without running any code that they name.
 
-A checkpoint goes to other people and other machines, where the folders of the one that trained mean
-nothing, and may be nobody's business: it keeps the names of files, config.yaml their places.
+A checkpoint is given to other people and moved to other machines, where the folders of the
+training machine do not exist; they may be private. So it holds the names of files, and only
+config.yaml their folders.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from graphfold.training.config.trust import named_packages
 
 FORMAT = "graphfold checkpoint"
 
-#: Grows when the content changes; files of another number are refused.
+#: The version of the content; files of another version are refused.
 SCHEMA_NUMBER = 5
 
 _JSON = ("config", "spec", "split", "packages", "versions")
@@ -37,20 +38,23 @@ _TENSORS = ("state_dict", "training_records", "progress", "calibration")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that is needed to score and to predict, and, in last.ckpt, to go on training."""
+    """The content of a checkpoint: for scoring and prediction; last.ckpt also for training.
 
-    config: dict[str, Any]  # of the run, as `TrainingConfig.mapping`, with all that data decide
+    `config` is the `TrainingConfig.mapping` of the run, with all values that the data decide.
+    """
+
+    config: dict[str, Any]
     spec: dict[str, Any]  # the feature spec: schema, vocabularies, scalers
-    split: dict[str, Any]  # which record is in which part, and the fingerprint of its files
+    split: dict[str, Any]  # the part of each record, and the fingerprint of its files
     packages: list[str]  # third-party packages whose classes the config names
     state_dict: dict[str, Tensor]  # of the model
-    training_records: Tensor  # [num_train] int64, hashes of the training part
+    training_records: Tensor  # [num_train] int64, hashes of the training records
     progress: dict[str, Any] = field(default_factory=dict)  # optimizer, loops, generators
-    calibration: dict[str, Any] = field(default_factory=dict)  # of predictions, after training
+    calibration: dict[str, Any] = field(default_factory=dict)  # fitted after training
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Writes the file, whole or not at all.
+        """Writes the file completely, or leaves no file.
 
         Raises:
             OSError: if it cannot be written.
@@ -73,7 +77,7 @@ class Checkpoint:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-        except Exception as error:  # of a damaged file any part may fail in any way
+        except Exception as error:  # a damaged file may raise anything
             raise _damaged(path) from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise _damaged(path)
@@ -96,7 +100,7 @@ class Checkpoint:
 
     @property
     def best_epochs(self) -> list[int]:
-        """The epoch that each member is from, counted from 1."""
+        """The best epoch of each member, counted from 1."""
         epochs = self.progress.get("epochs", [self.progress.get("epoch", 0)])
         return [int(epoch) + 1 for epoch in epochs]
 
@@ -105,12 +109,12 @@ class Checkpoint:
         if self.num_members == 1:
             return self.state_dict
         prefix = f"members.{number % self.num_members}."
-        own = {k: v for k, v in self.state_dict.items() if k.startswith(prefix)}
-        return {name.removeprefix(prefix): value for name, value in own.items()}
+        weights = self.state_dict.items()
+        return {k.removeprefix(prefix): v for k, v in weights if k.startswith(prefix)}
 
     @staticmethod
     def join(members: Sequence[Checkpoint]) -> Checkpoint:
-        """One checkpoint of all members of an ensemble."""
+        """Joins the checkpoints of all members of an ensemble."""
         epochs = [int(member.progress["epoch"]) for member in members]
         return replace(
             members[0],
@@ -139,10 +143,10 @@ def _versions() -> dict[str, str]:
 
 
 def common_checkpoint(config: TrainingConfig, data: DataModule, member: int) -> Checkpoint:
-    """The part that all checkpoints of a member of a run share, without weights and progress.
+    """The common part of all checkpoints of a member of a run, without weights and progress.
 
     Args:
-        config: the config, with all that the data decide.
+        config: the config, with all values that the data decide.
         data: the data, prepared.
         member: the number of the member; 0 of a single model.
     """
@@ -158,33 +162,33 @@ def common_checkpoint(config: TrainingConfig, data: DataModule, member: int) -> 
     )
 
 
-#: Keys of `data` that name files, whose names a checkpoint keeps, and folders, which it does not.
+#: Keys of `data` for files, whose names a checkpoint holds, and for folders, which it omits.
 FILES, FOLDERS = ("path", "vectors"), ("root", "cache_dir")
 
 
 def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as a checkpoint keeps it: with the names of files, without their folders."""
+    """Removes folders from a config, for a checkpoint; the names of files stay."""
     data = dict(config["data"])
     data |= {key: _names(data[key]) for key in FILES if key in data}
     data |= {key: None for key in FOLDERS if key in data}
-    own = {key: _names(config[key]) for key in ("init_from", "resume") if key in config}
-    return {**config, **own, "data": data}
+    runs = {key: _names(config[key]) for key in ("init_from", "resume") if key in config}
+    return {**config, **runs, "data": data}
 
 
 def split_without_places(split: Mapping[str, Any]) -> dict[str, Any]:
-    """A split, as plain values, whose files have their names alone."""
+    """Removes folders from a split of plain values; the names of its files stay."""
     return {**split, "files": [{**f, "path": _names(f["path"])} for f in split["files"]]}
 
 
 def with_places(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The config of a checkpoint with the places in config.yaml, if it lies in its run folder.
+    """Adds folders to the config of a checkpoint, from the config.yaml of its run folder.
 
     Args:
         config: the config.
-        path: the file of the checkpoint.
+        path: the file of the checkpoint; outside of a run folder the config is unchanged.
     """
     folders = list(path.absolute().parents)
-    for folder in (*folders[1:2], *folders[3:4]):  # that of a run; of the run of a member
+    for folder in (*folders[1:2], *folders[3:4]):  # of the run; of the run of a member
         try:
             places = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["data"]
             places = {key: places[key] for key in (*FILES, "root") if key in places}

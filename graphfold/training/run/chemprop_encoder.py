@@ -1,4 +1,4 @@
-"""Weights of a D-MPNN out of an encoder that chemprop 2 saved (`model.encoder_from`)."""
+"""Weights of a D-MPNN from an encoder that chemprop 2 saved (`model.encoder_from`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphfold.errors import CheckpointError, ConfigError
 from graphfold.layers import ColumnEncoder, DMPNNAtomCell, DMPNNBondCell, GraphModel, Model
 from graphfold.layers.activation import get_activation
 
-#: The weights of chemprop's `BondMessagePassing`; in the file of a whole model after a prefix.
+#: The weights of chemprop's `BondMessagePassing`; in the file of a full model after a prefix.
 WEIGHTS = ("W_i.weight", "W_h.weight", "W_o.weight", "W_o.bias")
 PREFIX = "message_passing."
 
@@ -25,19 +25,19 @@ UNKNOWN = ("W_i.bias", "W_h.bias", "W_d.weight")
 #: The class of chemprop whose weights they are.
 ENCODER = "BondMessagePassing"
 
-#: Beside tensors and plain values, files of chemprop name classes of these packages, which become
-#: stand-ins: of its own, activations, identities and metrics.
+#: Files of chemprop also name classes of these packages (its own, activations, metrics); a `_Named`
+#: replaces each.
 STOOD_FOR = ("chemprop.", "torch.nn.modules.", "torchmetrics.")
 
-#: What else they name, and what stands for it: a dict, and the builtin.
+#: Other names in the files, and their replacements.
 PLAIN = ((dict, "lightning.fabric.utilities.data.AttributeDict"), (set, "builtins.set"))
 
-#: The class that stands for an option that is not set.
+#: The class of an option that is not set.
 NOTHING = "Identity"
 
 
 def take_encoder(model: Model, path: Path) -> str:
-    """Gives the encoder and the cells of a D-MPNN the weights of chemprop's message passing.
+    """Copies the weights of chemprop's message passing into a D-MPNN.
 
     With v an atom's features, e a bond's, and h states, chemprop computes W_i cat(v, e), W_h h and
     W_o cat(v, h) + b. Here the encoder of bonds holds W_i, that of atoms the part of W_o for v, and
@@ -47,30 +47,30 @@ def take_encoder(model: Model, path: Path) -> str:
 
     Args:
         model: the new model.
-        path: a file that chemprop 2 or its trainer wrote: a whole model, a checkpoint, or message
-            passing alone. Nothing that it names is imported.
+        path: a file of chemprop 2 or its trainer: a full model, a checkpoint, or message passing
+            alone. Nothing that it names is imported.
 
     Returns:
         A line for the user.
 
     Raises:
         CheckpointError: if the file cannot be read, or is no such encoder.
-        ConfigError: if the model is no D-MPNN, or not of the same widths, depth and activation; it
-            names all that differs.
+        ConfigError: if the model is no D-MPNN, or differs in widths, depth or activation; it lists
+            all differences.
     """
     weights, options = _read(path)
-    found = _parts_of(model)
-    if found is None:
+    parts = _parts_of(model)
+    if parts is None:
         raise ConfigError(
             f"model.encoder_from: {path} holds a directed message passing network, but the model "
             "has no DMPNNBondCell and DMPNNAtomCell. Choose model=dmpnn."
         )
-    faults = list(_misfits(model, found, weights, options))
+    faults = list(_misfits(model, parts, weights, options))
     if faults:
         raise ConfigError(f"model.encoder_from: {path} does not fit. " + " ".join(faults))
-    of_bond, of_atom, bonds, atom = found
-    width = weights["W_o.weight"].shape[1] - weights["W_o.weight"].shape[0]
+    of_bond, of_atom, bonds, atom = parts
     w_i, w_o = weights["W_i.weight"], weights["W_o.weight"]
+    width = w_o.shape[1] - w_o.shape[0]
     with torch.no_grad():
         # A bond's own features come first here, and in chemprop those of its atom.
         of_bond.weight.copy_(torch.cat([w_i[:, width:], w_i[:, :width]], dim=1))
@@ -109,10 +109,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
 
 
 class _Named:
-    """Stands for a class or a function, and for what is made of it; it does nothing.
+    """Replaces a class or a function in a file, and its instances; it does nothing.
 
     Args:
-        *values: what it is made of: the value of an enum.
+        *values: the arguments of an instance, such as the value of an enum.
     """
 
     name = ""
@@ -122,7 +122,7 @@ class _Named:
         self.values = values
 
     def __setstate__(self, state: Any) -> None:
-        """Keeps nothing of the state of a module."""
+        """Ignores the state of a module."""
 
     def __str__(self) -> str:
         return str(self.values[0]) if self.values else self.name
@@ -131,15 +131,19 @@ class _Named:
 def _load(path: Path) -> Any:
     """The content of a file of torch, read without importing or running anything.
 
-    torch's own reader refuses all but tensors and plain values. The classes that stand beside them
-    (`cls`, the enum of activations, a module of torch) become a `_Named` each.
+    The reader of torch refuses all but tensors and plain values. The other classes (`cls`, the enum
+    of activations, a module of torch) become a `_Named` each.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-            known = [(_stand_in(name), name) for name in names if name.startswith(STOOD_FOR)]
-            with torch.serialization.safe_globals([*known, *PLAIN]):
+            replaced = [
+                (type("_Named", (_Named,), {"name": name.rpartition(".")[2]}), name)
+                for name in names
+                if name.startswith(STOOD_FOR)
+            ]
+            with torch.serialization.safe_globals([*replaced, *PLAIN]):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -151,18 +155,14 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _stand_in(path: str) -> type[_Named]:
-    return type("_Named", (_Named,), {"name": path.rpartition(".")[2]})
-
-
 def _unknown_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are set, and that DMPNN cells do not have."""
+    """The options in a file that DMPNN cells do not have."""
     keys = ("undirected", "V_d_transform", "E_d_transform", "graph_transform")
-    found = {key: options.get(key) for key in keys if str(options.get(key)) != NOTHING}
+    unknown = {key: options.get(key) for key in keys if str(options.get(key)) != NOTHING}
     kind = options.get("cls")
     if isinstance(kind, type) and issubclass(kind, _Named) and kind.name != ENCODER:
-        found["cls"] = kind.name
-    return {key: value for key, value in found.items() if value}
+        unknown["cls"] = kind.name
+    return {key: value for key, value in unknown.items() if value}
 
 
 def _parts_of(
@@ -195,7 +195,7 @@ def _misfits(
     weights: Mapping[str, Tensor],
     options: Mapping[str, Any],
 ) -> Iterator[str]:
-    """The differences between a model and a file, with the settings that take them away."""
+    """The differences between a model and a file, with the settings that remove them."""
     of_bond, of_atom, bonds, _ = parts
     width, hidden = weights["W_o.weight"].shape[1], weights["W_h.weight"].shape[0]
     if of_bond.out_features != hidden:
@@ -205,11 +205,12 @@ def _misfits(
     if depth is not None and depth != rounds + 1:
         yield f"Its depth is {depth}, not {rounds + 1}: set model.depth={depth}."
     sizes = (width - hidden, weights["W_i.weight"].shape[1] - width + hidden)
-    own = (of_atom.in_features, of_bond.in_features - of_atom.in_features)
-    if sizes != own:
+    num_atom, num_bond = of_atom.in_features, of_bond.in_features - of_atom.in_features
+    if sizes != (num_atom, num_bond):
         yield (
             f"It reads {sizes[0]} numbers of an atom and {sizes[1]} of a bond, but the data have "
-            f"{own[0]} and {own[1]}: set data.features to the features that it was trained with."
+            f"{num_atom} and {num_bond}: set data.features to the features that it was trained "
+            "with."
         )
     name = str(options.get("activation", "relu")).lower()
     if bonds[0].activation is not get_activation(name):

@@ -1,12 +1,13 @@
-"""The model of a new run, and the weights that it begins with.
+"""The model of a new run and its initial weights.
 
-They are drawn from the seed, but for word vectors out of a file (`data.vectors`) and the weights of
-another run (`init_from`).
+They are drawn from the seed, or read: word vectors (`data.vectors`), weights of another run
+(`init_from`) or of a chemprop encoder (`model.encoder_from`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -24,21 +25,21 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.chemprop_encoder import take_encoder
 from graphfold.training.run.run_folder import find_checkpoint
 
-#: Weights that are not taken are named up to this number.
+#: The largest number of weights that are listed as not taken.
 MAX_NAMED = 8
 
 
 def make_model(
     config: TrainingConfig, data: DataModule, member: int = 0, is_new: bool = True
 ) -> Model:
-    """A fresh model, with weights drawn from the seed and vectors of words, if there are any.
+    """A new model, with weights drawn from the seed, and with word vectors.
 
     Args:
-        config: with all that the data decide, see `decide`.
-        data: what the model is to learn from, prepared.
-        member: which member of an ensemble it is.
-        is_new: whether its weights are to be used; otherwise a checkpoint replaces them, and no
-            file of vectors is read.
+        config: the config, with all values that the data decide, see `decide`.
+        data: the training data, prepared.
+        member: the number of the member in an ensemble.
+        is_new: whether its weights are used; if a checkpoint will replace them, no word vectors are
+            read.
 
     Raises:
         ConfigError: if the model does not fit the data.
@@ -51,7 +52,7 @@ def make_model(
 
 
 def begin_model(config: TrainingConfig, data: DataModule, member: int) -> Model:
-    """`make_model`, with the weights of another run where the config names one."""
+    """`make_model`, then weights of other runs and files that the config names."""
     model, encoder = make_model(config, data, member), config.model.get("encoder_from")
     if config.init_from is not None:
         print(take_weights(model, data.spec, Path(config.init_from), member), flush=True)
@@ -61,12 +62,12 @@ def begin_model(config: TrainingConfig, data: DataModule, member: int) -> Model:
 
 
 def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> None:
-    """Gives the words of a new model their vectors, and those without one small random values.
+    """Sets the embeddings of words to their vectors; words without one get small random values.
 
     Args:
-        model: the model, whose encoder is as wide as the vectors.
-        spec: the feature spec of the run, with vectors.
-        vectors: of the words of its vocabulary.
+        model: the model, whose encoder has the width of the vectors.
+        spec: the feature spec of the run, with a column of words.
+        vectors: the vectors of the words of its vocabulary.
 
     Raises:
         ConfigError: if the encoder does not read the words.
@@ -74,8 +75,9 @@ def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> N
     assert spec.words is not None
     name, column = spec.words.type_name, spec.words.column
     table = vectors.embeddings(spec.vocabularies[f"type:{name}", column].words)
-    own = getattr(model, "encoder", None)
-    encoder = dict(own.encoders.items()).get(name) if isinstance(own, FeatureEncoder) else None
+    encoder: Any = getattr(model, "encoder", None)
+    if isinstance(encoder, FeatureEncoder):
+        encoder = dict(encoder.encoders.items()).get(name)
     if not isinstance(encoder, ColumnEncoder) or all(c.name != column for c in encoder.codes):
         raise ConfigError(
             f"data.vectors gives vectors to '{column}' of the type '{name}', which the encoder of "
@@ -85,20 +87,20 @@ def set_word_vectors(model: Model, spec: FeatureSpec, vectors: WordVectors) -> N
 
 
 def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) -> str:
-    """Gives a model those weights of a checkpoint that have the same name and shape.
+    """Copies the weights of a checkpoint that have the same name and shape.
 
-    Embeddings are taken if their vocabularies are the same, the head's weights if it has the same
-    targets. Buffers belong to the data (scalers of targets) and stay, but for the statistics of
+    Embeddings need the same vocabularies, and the weights of the head the same targets. Buffers
+    belong to the data (scalers of targets) and are not copied, except the statistics of
     normalisation.
 
     Args:
         model: the new model.
         spec: the feature spec of the new run.
         run: a run folder or a checkpoint file; nothing that it names is imported.
-        member: which member of an ensemble in it, beginning anew after the last.
+        member: the member of an ensemble in it, modulo their number.
 
     Returns:
-        What was taken and what was not, for the user.
+        A message for the user: which weights were taken and which were not.
 
     Raises:
         CheckpointError: if the checkpoint cannot be read.
@@ -107,24 +109,25 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) ->
     path = find_checkpoint(run)
     checkpoint = Checkpoint.load(path)
     try:
-        theirs = FeatureSpec.from_dict(checkpoint.spec)
+        other = FeatureSpec.from_dict(checkpoint.spec)
     except DataError as error:
         raise CheckpointError(f"{path}: {error.message}") from error
-    has_targets = _targets(theirs.source) == _targets(spec.source)
+    has_targets = _targets(other.source) == _targets(spec.source)
     tables, weights, refused = _tables(model), checkpoint.member(member), dict[str, str]()
-    for name, own in _weights(model).items():
+    targets = _weights(model)
+    for name, target in targets.items():
         weight = weights.get(name)
         if weight is None:
             refused[name] = "not in the checkpoint"
         elif name.startswith("head.") and not has_targets:
             refused[name] = "other targets"
-        elif name in tables and _words(spec, tables[name]) != _words(theirs, tables[name]):
+        elif name in tables and _words(spec, tables[name]) != _words(other, tables[name]):
             refused[name] = "another vocabulary"
-        elif own.shape != weight.shape:
-            refused[name] = f"{list(weight.shape)} there, {list(own.shape)} here"
+        elif target.shape != weight.shape:
+            refused[name] = f"{list(weight.shape)} there, {list(target.shape)} here"
         else:
-            own.copy_(weight)
-    total = len(_weights(model))
+            target.copy_(weight)
+    total = len(targets)
     if len(refused) == total:
         raise ConfigError(
             f"init_from: no weight of {path} fits this model. Name a run of a model with the same "
@@ -136,12 +139,12 @@ def take_weights(model: Model, spec: FeatureSpec, run: Path, member: int = 0) ->
 
 
 def _weights(model: Model) -> dict[str, Tensor]:
-    """Parameters, and the statistics of normalisation."""
-    found: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
+    """The parameters and the statistics of normalisation, by name."""
+    weights: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
     for prefix, module in model.named_modules():
         if is_batch_norm(module):
-            found |= {f"{prefix}.{name}": buffer for name, buffer in module.named_buffers()}
-    return found
+            weights |= {f"{prefix}.{name}": buffer for name, buffer in module.named_buffers()}
+    return weights
 
 
 def _targets(schema: Schema) -> set[tuple[str, str, int | None]]:
@@ -150,7 +153,7 @@ def _targets(schema: Schema) -> set[tuple[str, str, int | None]]:
 
 
 def _tables(model: Model) -> dict[str, ColumnEncoder]:
-    """The tables of embeddings by the names of their weights."""
+    """The encoders with embeddings, by the names of their tables."""
     return {
         f"{name}.table": module
         for name, module in model.named_modules()
@@ -159,6 +162,6 @@ def _tables(model: Model) -> dict[str, ColumnEncoder]:
 
 
 def _words(spec: FeatureSpec, table: ColumnEncoder) -> list[tuple[str, ...]]:
-    """The words of the vocabularies that a table's columns may have."""
+    """The words of the vocabularies of a table's columns."""
     names = {column.name for column in table.codes}
     return [v.words for (_, name), v in spec.vocabularies.items() if name in names]

@@ -1,4 +1,4 @@
-"""RunFolder: where a run keeps its files; one training at a time holds its lock."""
+"""RunFolder: the files of a run; a lock admits one training at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -30,43 +29,23 @@ _CONTENTS = (
 )
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of one run, below `path`."""
+    """The files of a run.
 
-    path: Path
+    Args:
+        path: the folder.
+    """
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "checkpoints" / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        return self.path / "checkpoints" / "last.ckpt"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.json"
-
-    @property
-    def history(self) -> Path:
-        return self.path / "metrics.csv"
-
-    @property
-    def predictions(self) -> Path:
-        return self.path / "predictions.csv"
-
-    @property
-    def split(self) -> Path:
-        return self.path / "split.csv"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.best = path / "checkpoints" / "best.ckpt"
+        self.last = path / "checkpoints" / "last.ckpt"
+        self.metrics = path / "metrics.json"
+        self.history = path / "metrics.csv"
+        self.predictions = path / "predictions.csv"
+        self.split = path / "split.csv"
+        self.report = path / "report.html"
 
     def members(self, count: int) -> list[RunFolder]:
         """The folders of the members of an ensemble, members/1, ...; of one model, this one."""
@@ -75,11 +54,11 @@ class RunFolder:
         return [RunFolder(self.path / "members" / str(n)) for n in range(1, count + 1)]
 
     def create(self, config: TrainingConfig, anew: bool = False) -> None:
-        """Prepares the folder, which must exist, for a run and writes its config.
+        """Prepares the existing folder for a run and writes the config.
 
         Args:
-            config: of the run.
-            anew: whether to begin the folder's own run again; otherwise another run that it holds
+            config: the config of the run.
+            anew: whether the run of the folder begins again; otherwise another run in the folder
                 is moved aside.
 
         Raises:
@@ -102,7 +81,7 @@ class RunFolder:
             ) from error
 
     def remove_leftovers(self) -> None:
-        """Removes what a killed process had begun to write."""
+        """Removes temporary files of a killed process."""
         written = (self.config, self.best, self.last, self.metrics, self.history, self.predictions)
         for path in (*written, self.split, self.report):
             remove_leftovers(path)
@@ -111,7 +90,7 @@ class RunFolder:
         """The config of the run, see `TrainingConfig.stored`.
 
         Raises:
-            CheckpointError: if this is no run folder, or its config cannot be used.
+            CheckpointError: if this is no run folder, or its config is invalid.
         """
         try:
             config = yaml.safe_load(self.config.read_text(encoding="utf-8"))
@@ -132,13 +111,13 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Makes the folder if need be, and keeps other trainings out of it.
+        """Makes the folder, and locks it against other trainings.
 
-        The processes of one training share the lock, which the first one holds.
+        The first process of a training holds the lock for all its processes.
 
         Raises:
-            ConfigError: if another training runs in it, it cannot be made, or links in it lead
-                elsewhere.
+            ConfigError: if another training holds the lock, the folder cannot be made, or links in
+                it lead elsewhere.
         """
         if not is_first():
             yield
@@ -152,7 +131,7 @@ class RunFolder:
     def _move_earlier(self) -> None:
         earlier = [self.path / name for name in _CONTENTS if (self.path / name).exists()]
         results = (file for path in earlier if path != self.config for file in _files(path))
-        if next(results, None) is None:  # it was ended before its first epoch was
+        if next(results, None) is None:  # it ended before its first epoch
             return
         number = 1
         while (aside := self.path / f"earlier-{number}").exists():
@@ -172,7 +151,7 @@ def find_checkpoint(run: Path) -> Path:
     """The checkpoint that RUN means: the file itself, or the best of a run folder.
 
     Raises:
-        CheckpointError: if there is none.
+        CheckpointError: if there is no checkpoint.
     """
     if not run.exists():
         raise CheckpointError(f"{run}: no such run folder or checkpoint. Correct the path.")
@@ -188,20 +167,20 @@ def find_checkpoint(run: Path) -> Path:
     )
 
 
-#: The file that is locked, in the folder; it names the process and goes with its training.
+#: The file of the lock, which names the process; removed after training.
 LOCK = ".lock"
 
 
 @contextmanager
 def lock_folder(folder: Path, contents: Iterable[str] = ()) -> Iterator[None]:
-    """Keeps other processes out of a folder.
+    """Locks a folder against other processes.
 
     Args:
-        folder: the folder, which may be a stranger's.
-        contents: the names of what is written into it.
+        folder: the folder, perhaps of another user.
+        contents: the names of the files that will be written there.
 
     Raises:
-        ConfigError: if another process has the lock, which is named, or links in it lead elsewhere.
+        ConfigError: if another process has the lock, or links in the folder lead elsewhere.
     """
     refuse_links(folder, (LOCK, *contents))
     with locked(folder / LOCK, lambda owner: _refusal(folder, owner)) as has_lock:

@@ -1,4 +1,4 @@
-"""TrainedModel: a model with what is needed to give it data, out of a checkpoint."""
+"""TrainedModel: a model from a checkpoint, ready to be applied to data."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from graphfold.training.loop.checks import choose_sharing
 from graphfold.training.run.checkpoint import Checkpoint, with_places
 from graphfold.training.scoring import HeadMetrics, Metrics, score
 
-#: Settings of the data whose effect is part of a model.
+#: Settings of the data that become part of a model.
 OF_WORDS = ("vectors", "characters")
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model on its device, the config and the checkpoint that it came from, its feature spec.
+    """A model on its device, with its config, checkpoint, feature spec and calibration.
 
-    A prediction is computed by the model, the mean of its members if it has several, and then
-    calibrated, if that was done.
+    A prediction is the result of the model (of an ensemble the mean of its members), calibrated if
+    the checkpoint has a calibration.
     """
 
     path: Path
-    config: TrainingConfig  # with the places of files where the model is applied
+    config: TrainingConfig  # with the folders of files on this machine
     checkpoint: Checkpoint
     spec: FeatureSpec
     model: Model
@@ -63,17 +63,18 @@ class TrainedModel:
         refuse_untrusted(config.mapping, trusted)
         try:
             spec = FeatureSpec.from_dict(checkpoint.spec)
-            device = choose_device(config.trainer.accelerator)
+            is_gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
+            device = torch.device("cuda" if is_gpu else "cpu")
             model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
             model.to(config.trainer.dtype)
             model.load_state_dict(checkpoint.state_dict)
             calibration = None
             if checkpoint.calibration:
                 calibration = calibration_of(model.head, checkpoint.calibration)
-                _ = calibration.description  # a broken state is told here, not in a prediction
+                _ = calibration.description  # fails here for a broken state, not in a prediction
         except CheckpointError:
             raise
-        except Exception as error:  # of a damaged file any part may fail in any way
+        except Exception as error:  # a damaged file may raise anything
             raise CheckpointError(
                 f"{path}: the model that it describes cannot be built ({first_line(error)}). Use "
                 "the graphfold that wrote it, or train again.",
@@ -84,7 +85,7 @@ class TrainedModel:
         )
 
     def __repr__(self) -> str:
-        """Its file, the metric that chose it, and the model with its targets and their units."""
+        """The file, the metric that chose it, and the model with its targets and units."""
         config = self.config
         epochs = self.checkpoint.best_epochs
         named = f"epoch{'s' * (len(epochs) > 1)} {', '.join(map(str, epochs))}"
@@ -102,33 +103,33 @@ class TrainedModel:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of its predictions, beside the value: those of the model, and intervals."""
+        """The parts of the predictions without the value: those of the model, and intervals."""
         adds = () if self.calibration is None else self.calibration.adds
         return tuple(dict.fromkeys((*self.model.parts, *adds)))
 
     @property
     def columns(self) -> list[OutputColumn]:
-        """The columns of its predictions."""
+        """The columns of the predictions."""
         return self.head.output_columns(self.parts)
 
     def predict(self, batch: Batch) -> Predicted:
-        """The predictions for a batch, calibrated."""
+        """The calibrated predictions for a batch."""
         return self.calibrated(self.model.predict(self.model(batch)))
 
     def calibrated(self, predicted: Predicted) -> Predicted:
-        """The calibrated ones of some predictions of the model."""
+        """Calibrates predictions of the model."""
         return predicted if self.calibration is None else self.calibration(predicted)
 
     @property
     def schema(self) -> Schema:
-        """The schema that the model was trained with, encoded."""
+        """The encoded schema of the training data."""
         return self.spec.schema
 
     def data(self, settings: Mapping[str, Any]) -> DataModule:
-        """The data of the run, some of whose settings are changed.
+        """The data of the run, with some settings changed.
 
         Raises:
-            ConfigError: if one of them was made part of the model, which goes without it.
+            ConfigError: if one of the settings is part of the model.
         """
         config = self.config.data
         for name in OF_WORDS:
@@ -143,14 +144,10 @@ class TrainedModel:
         return data
 
     def score(self, data: DataModule, part: str) -> EvalRows:
-        """All predictions for a part, calibrated, from batches as training scores them."""
+        """All calibrated predictions for a part, computed in batches as in training."""
         share = choose_sharing(data, self.model, training=False)
         loader = data.loader(
-            part,
-            self.model.passes,
-            shuffle=False,
-            share=share,
-            lowering=self.model.lowering,
+            part, self.model.passes, shuffle=False, share=share, lowering=self.model.lowering
         )
         with self.config.trainer.autocast(self.device, caches_weights=True):
             total = len(data.split.part(part))
@@ -159,7 +156,7 @@ class TrainedModel:
         return replace(rows, prediction=self.calibrated(rows.prediction))
 
     def metrics(self, rows: EvalRows) -> Metrics:
-        """The metrics of a part, without its name."""
+        """The metrics of some rows, without the name of their part."""
         return self.head_metrics(rows)
 
     @property
@@ -169,15 +166,8 @@ class TrainedModel:
         return HeadMetrics.of(self.head, self.config.metrics, reduction, self.parts)
 
 
-def choose_device(accelerator: str) -> torch.device:
-    """The device that the trainer of a run would use, if it is here."""
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("cpu")
-
-
 def coverage(data: DataModule) -> float:
-    """The share of the records that could be read; those that nobody asked for do not count."""
+    """The share of readable records; records without a measured target do not count."""
     usable = sum(file.num_records for file in data.files)
     bad = sum(not isinstance(error, LeftOut) for error in data.skipped)
     return usable / (usable + bad)
