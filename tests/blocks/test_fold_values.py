@@ -128,18 +128,15 @@ def counted(value: Any, x: Tensor) -> Any:
 
 ROWS = [[1, 5], [2, 3], [0, 4]]
 
+# fmt: off
 CHOICES: Cases = [
     (sign, 3, 3.0, 0),
     (sign, -3, 3.0, 1),
     (with_pre_block, {"key": "a", "val": {"bar": 42, "baz": 0}}, 42.0, 0),
     (mixed, (0, 2), 4, 1),
     (lambda: td.OneOf(len, [(1, td.Length()), (2, td.Scalar())]), "x", 1.0, 0),
-    (
-        lambda: td.OneOf(type, {int: td.Scalar(), list: td.Length(), type(None): td.Length()}),
-        [3, 4],
-        2.0,
-        0,
-    ),
+    (lambda: td.OneOf(type, {int: td.Scalar(), list: td.Length(), type(None): td.Length()}),
+     [3, 4], 2.0, 0),
     # Fold's manual says so; its code has no such case.
     (numbered, {"index": -1}, 30.0, 0),
     (lambda: td.Optional(td.Vector(4)), [1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0], 0),
@@ -164,31 +161,15 @@ COMPOSITIONS: Cases = [
 ]
 
 CONCATENATED: Cases = [
-    (
-        lambda: {"a": td.Vector(1), "b": td.Vector(4), "c": td.Vector(1)} >> td.Concat(),
-        {"a": [1], "b": [2, 3, 4, 5], "c": [6]},
-        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
-        1,
-    ),
-    (
-        lambda: td.AllOf(td.Tensor([1, 3]), td.Tensor([1, 3])) >> td.Concat(concat_dim=0),
-        [[1, 2, 3]],
-        [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]],
-        1,
-    ),
-    (
-        lambda: td.AllOf(td.Tensor([1, 3]), td.Tensor([1, 3])) >> td.Concat(concat_dim=1),
-        [[1, 2, 3]],
-        [[1.0, 2.0, 3.0, 1.0, 2.0, 3.0]],
-        1,
-    ),
+    (lambda: {"a": td.Vector(1), "b": td.Vector(4), "c": td.Vector(1)} >> td.Concat(),
+     {"a": [1], "b": [2, 3, 4, 5], "c": [6]}, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1),
+    (lambda: td.AllOf(td.Tensor([1, 3]), td.Tensor([1, 3])) >> td.Concat(concat_dim=0),
+     [[1, 2, 3]], [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], 1),
+    (lambda: td.AllOf(td.Tensor([1, 3]), td.Tensor([1, 3])) >> td.Concat(concat_dim=1),
+     [[1, 2, 3]], [[1.0, 2.0, 3.0, 1.0, 2.0, 3.0]], 1),
     (lambda: td.AllOf(td.Vector(2)) >> td.Concat(), [1, 2], [1.0, 2.0], 1),
-    (
-        lambda: ((td.Scalar(), (td.Vector(2), td.Scalar())), td.Scalar()) >> td.Concat(0, True),
-        ((1, ([2, 3], 4)), 5),
-        [1.0, 2.0, 3.0, 4.0, 5.0],
-        1,
-    ),
+    (lambda: ((td.Scalar(), (td.Vector(2), td.Scalar())), td.Scalar()) >> td.Concat(0, True),
+     ((1, ([2, 3], 4)), 5), [1.0, 2.0, 3.0, 4.0, 5.0], 1),
     (lambda: td.Zeros([]), None, 0.0, 0),
     (lambda: td.Zeros(([], ([1], ([],)))), None, (0.0, ([0.0], (0.0,))), 0),
     (lambda: td.Zeros((V, T(()))), None, (None, 0.0), 0),
@@ -200,12 +181,8 @@ CONCATENATED: Cases = [
 
 FUNCTIONS: Cases = [
     (lambda: td.Scalar() >> times(2), 21, 42.0, 1),
-    (
-        lambda: (td.Vector(1), (td.Vector(2), td.Vector(3))) >> td.Function(swapped),
-        ([1], ([2, 3], [4, 5, 6])),
-        (([4.0, 5.0, 6.0], [1.0]), [2.0, 3.0]),
-        1,
-    ),
+    (lambda: (td.Vector(1), (td.Vector(2), td.Vector(3))) >> td.Function(swapped),
+     ([1], ([2, 3], [4, 5, 6])), (([4.0, 5.0, 6.0], [1.0]), [2.0, 3.0]), 1),
     (lambda: td.Vector(2) >> td.Function(lambda x: [x, x.int()]), [1, 2], ([1.0, 2.0], [1, 2]), 1),
     (lambda: td.Scalar("int64") >> neg(), 2**60, -(2**60), 1),
 ]
@@ -255,62 +232,38 @@ ITEMS: Cases = [
 RECORDS: Cases = [
     (lambda: td.AllOf(td.Identity(), td.Identity()), "foo", ("foo", "foo"), 0),
     (td.Pipe, 3, 3, 0),
-    (
-        lambda: td.Record(OrderedDict([("b", td.Scalar()), ("a", td.Scalar())])) >> sub(),
-        {"a": 1.0, "b": 5.0},
-        4.0,
-        1,
-    ),
+    (lambda: td.Record(OrderedDict([("b", td.Scalar()), ("a", td.Scalar())])) >> sub(),
+     {"a": 1.0, "b": 5.0}, 4.0, 1),
     (lambda: td.Record({"b": td.Scalar(), "a": td.Scalar()}) >> sub(), {"a": 1, "b": 5}, -4.0, 1),
     (lambda: td.Record({0: td.Scalar()}), {0: 1, "other": "ignored"}, (1.0,), 0),
     (weighed, {"a": 1.0, "b": 5.0}, 17.0, 2),
     (lambda: td.Record([]), (), (), 0),
-    (
-        lambda: {"a": td.Map({"b": td.Scalar(), "c": td.Scalar()}), "d": td.Vector(3)},
-        {"a": [{"b": 0, "c": 1}], "d": [2, 3, 4]},
-        ([(0.0, 1.0)], [2.0, 3.0, 4.0]),
-        0,
-    ),
+    (lambda: {"a": td.Map({"b": td.Scalar(), "c": td.Scalar()}), "d": td.Vector(3)},
+     {"a": [{"b": 0, "c": 1}], "d": [2, 3, 4]}, ([(0.0, 1.0)], [2.0, 3.0, 4.0]), 0),
     (lambda: pair() >> td.Record((neg(), times(2))), (1, 2), (-1.0, 4.0), 1),
     # Fold looks keys up in the tuple, which fails; here the order decides.
     (lambda: pair() >> td.Record(OrderedDict(y=neg(), x=times(2))), (1, 2), (-1.0, 4.0), 1),
     (lambda: td.Scalar() >> td.AllOf(), -3, None, 0),
     (lambda: td.Scalar() >> td.AllOf(neg()), -3, (3.0,), 1),
-    (
-        lambda: td.Scalar() >> td.AllOf(neg(), td.Function(lambda x: x.unsqueeze(1))),
-        3,
-        (-3.0, [3.0]),
-        1,
-    ),
+    (lambda: td.Scalar() >> td.AllOf(neg(), td.Function(lambda x: x.unsqueeze(1))),
+     3, (-3.0, [3.0]), 1),
     (lambda: td.AllOf(td.Scalar(), array([1])), 3, (3.0, [1.0]), 0),
-    (
-        lambda: numbers() >> td.Map(td.AllOf(td.Identity(), neg())),
-        [1, 2],
-        [(1.0, -1.0), (2.0, -2.0)],
-        1,
-    ),
+    (lambda: numbers() >> td.Map(td.AllOf(td.Identity(), neg())),
+     [1, 2], [(1.0, -1.0), (2.0, -2.0)], 1),
 ]
 
 REDUCTIONS: Cases = [
     (lambda: numbers() >> td.Reduce(add(), array(10)), [], 10.0, 0),
     (lambda: numbers() >> td.Reduce(add()), [], 0.0, 0),
     (lambda: numbers() >> td.Reduce(add()), range(7), 21.0, 3),
-    (
-        lambda: td.Map(td.AllOf(td.Scalar(), td.Scalar())) >> td.Reduce(td.Function(both)),
-        [1, 2, 3, 4],
-        (10.0, 24.0),
-        2,
-    ),
+    (lambda: td.Map(td.AllOf(td.Scalar(), td.Scalar())) >> td.Reduce(td.Function(both)),
+     [1, 2, 3, 4], (10.0, 24.0), 2),
     (lambda: vectors(td.Sum()), ROWS, [3.0, 12.0], 2),
     (lambda: vectors(td.Min()), ROWS, [0.0, 3.0], 2),
     (lambda: vectors(td.Max()), ROWS, [2.0, 5.0], 2),
     (lambda: vectors(td.Mean()), ROWS, [1.0, 4.0], 3),
-    (
-        lambda: td.Map(td.Tensor([2, 3])) >> td.Mean(),
-        [[[1, 2, 3], [4, 5, 6]], [[3, 4, 5], [6, 7, 8]]],
-        [[2.0, 3.0, 4.0], [5.0, 6.0, 7.0]],
-        2,
-    ),
+    (lambda: td.Map(td.Tensor([2, 3])) >> td.Mean(),
+     [[[1, 2, 3], [4, 5, 6]], [[3, 4, 5], [6, 7, 8]]], [[2.0, 3.0, 4.0], [5.0, 6.0, 7.0]], 2),
     (lambda: numbers("int32") >> td.Sum(), [1, 2], 3, 1),
     (lambda: numbers() >> td.Max(), [-3, -1], -1.0, 1),
     (lambda: numbers("int64") >> td.Min(), [2**60 + 1, 2**60], 2**60, 1),
@@ -320,12 +273,8 @@ REDUCTIONS: Cases = [
 SEQUENCES: Cases = [
     (absolute, [], [], 0),
     (absolute, [-1, -2, -3], [1.0, 2.0, 3.0], 1),
-    (
-        lambda: td.Map(absolute()),
-        [[-1, -2, -3], [-4, -5], [-6], []],
-        [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0], []],
-        1,
-    ),
+    (lambda: td.Map(absolute()),
+     [[-1, -2, -3], [-4, -5], [-6], []], [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0], []], 1),
     (lambda: td.Map(td.OneHotFromList("ab")), "ba", [[0.0, 1.0], [1.0, 0.0]], 0),
     (numbers, {1: "a", 2: "b"}, [1.0, 2.0], 0),
 ]
@@ -336,59 +285,30 @@ FOLDS: Cases = [
     (lambda: td.Fold((td.Identity(), td.Scalar()) >> td.Sum(), td.Zeros([])), (2, 3), 5.0, 2),
     (lambda: numbers() >> td.Fold(doubling(), td.Zeros([])), [1, 1, 1], 7.0, 3),
     (lambda: numbers() >> td.Fold(td.Function(counted), td.Zeros(([], []))), [3, 4], (7.0, 2.0), 2),
-    (
-        lambda: td.Map(numbers() >> td.Fold(add(), td.Zeros([]))) >> td.Fold(sub(), td.Zeros([])),
-        [[1, 2], [], [4]],
-        -7.0,
-        5,
-    ),
+    (lambda: td.Map(numbers() >> td.Fold(add(), td.Zeros([]))) >> td.Fold(sub(), td.Zeros([])),
+     [[1, 2], [], [4]], -7.0, 5),
 ]
 
 ZIPS: Cases = [
-    (
-        lambda: {"x": numbers(), "y": numbers()} >> td.Zip(),
-        {"x": [1, 2], "y": [3]},
-        [(1.0, 3.0)],
-        0,
-    ),
-    (
-        lambda: {"x": numbers(), "y": td.Scalar() >> td.Broadcast()} >> td.Zip(),
-        {"x": [1, 2], "y": 3},
-        [(1.0, 3.0), (2.0, 3.0)],
-        0,
-    ),
-    (
-        lambda: (numbers(), numbers()) >> td.ZipWith(add()),
-        ([1, 2, 3], [4, 5, 6]),
-        [5.0, 7.0, 9.0],
-        1,
-    ),
+    (lambda: {"x": numbers(), "y": numbers()} >> td.Zip(),
+     {"x": [1, 2], "y": [3]}, [(1.0, 3.0)], 0),
+    (lambda: {"x": numbers(), "y": td.Scalar() >> td.Broadcast()} >> td.Zip(),
+     {"x": [1, 2], "y": 3}, [(1.0, 3.0), (2.0, 3.0)], 0),
+    (lambda: (numbers(), numbers()) >> td.ZipWith(add()),
+     ([1, 2, 3], [4, 5, 6]), [5.0, 7.0, 9.0], 1),
     (lambda: (numbers(), td.Identity()) >> td.Zip(), ([1, 2], "ab"), [(1.0, "a"), (2.0, "b")], 0),
-    (
-        lambda: (
-            numbers()
-            >> td.AllOf(td.Identity(), td.Mean() >> td.Broadcast())
-            >> td.Zip()
-            >> td.Map(sub())
-        ),
-        [1, 2, 3],
-        [-1.0, 0.0, 1.0],
-        4,
-    ),
+    (lambda: numbers() >> td.AllOf(td.Identity(), td.Mean() >> td.Broadcast()) >> td.Zip()
+         >> td.Map(sub()),
+     [1, 2, 3], [-1.0, 0.0, 1.0], 4),
     (lambda: endless() >> td.Map(neg()), 42, repeat(-42.0), 1),
-    (
-        lambda: (
-            {"x": td.Scalar() >> td.Broadcast(), "y": td.Scalar() >> td.Broadcast()} >> td.Zip()
-        ),
-        {"x": 1, "y": 2},
-        repeat((1.0, 2.0)),
-        0,
-    ),
+    (lambda: {"x": td.Scalar() >> td.Broadcast(), "y": td.Scalar() >> td.Broadcast()} >> td.Zip(),
+     {"x": 1, "y": 2}, repeat((1.0, 2.0)), 0),
     (lambda: numbers() >> td.NGrams(1), [1, 2], [(1.0,), (2.0,)], 0),
     (lambda: numbers() >> td.NGrams(2), [1], [], 0),
     (lambda: numbers() >> td.NGrams(2), [1, 2, 3], [(1.0, 2.0), (2.0, 3.0)], 0),
     (lambda: numbers("int32") >> td.NGrams(3), range(4), [(0, 1, 2), (1, 2, 3)], 0),
 ]
+# fmt: on
 
 #: The order of combination, seen through subtraction.
 TREES: Cases = [

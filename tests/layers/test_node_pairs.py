@@ -10,9 +10,7 @@ from strategies import bond_schema, dags, with_empty_graph
 
 from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.dag import Column, TypedDAG
-from graphfold.errors import ConfigError
 from graphfold.layers import WeaveAtomCell, WeavePairCell
-from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.node_pairs import NodePairs
 
 SCHEMA = bond_schema((Column("order", "uint8", size=3),))
@@ -77,10 +75,3 @@ def test_weave_equals_its_equations(dag):
             messages = torch.relu(atom.from_pair(near)).sum(0)
             want = atom.both(torch.cat([torch.relu(atom.from_own(h[node])), messages]))
         torch.testing.assert_close(got[node], torch.relu(want))
-
-
-def test_wrong_arguments():
-    with pytest.raises(ConfigError, match="a path has at least one edge"):
-        NodePairs("bond", 0)
-    with pytest.raises(ConfigError, match="adds pairs or a virtual node. Set one"):
-        choose_addition("bond", {"relation": "bond"})

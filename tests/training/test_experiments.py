@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.tiny_runs import read_json, train, write_corpora
+from training.tiny_runs import read_json, train
 
 from benchmarks.experiment import load_experiment
 from graphfold.batching.native.library import why_missing
@@ -77,11 +77,6 @@ MORE = {
 
 #: An option that a model needs of the data -> data that have it.
 DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
 #: Those that train with every change, one of each kind; of the others a tenth does.

@@ -164,7 +164,6 @@ def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
     [
         ("ABCDE", [], "val/node_accuracy"),
         ("01234", ["data.num_classes=5"], "val/root_accuracy"),
-        ("01234", ["data.classes={low: [0,1], high: [3,4]}"], "val/root_accuracy"),
         ("ABCDE", ["data.classes={low: [A,B], high: [D,E]}"], "val/node_accuracy"),
     ],
 )

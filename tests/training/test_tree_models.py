@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.tiny_runs import write_corpora
 
 from benchmarks.experiment import load_experiment
 from graphfold.batching import Down, Up
@@ -50,11 +49,6 @@ CASES += [
     for run in MORE
     if run not in RUNS
 ]
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
 @pytest.mark.parametrize(("experiment", "model", "more"), CASES)

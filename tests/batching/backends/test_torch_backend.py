@@ -185,6 +185,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
     environment = {
         **os.environ,

@@ -343,17 +343,3 @@ def test_a_weight_that_is_replaced_by_a_smaller_one(engine):
     cell.linear.weight = nn.Parameter(torch.zeros(SIZE, SIZE - 1, dtype=torch.float64))
     with pytest.raises(RuntimeError, match="mat1 and mat2|size mismatch|shapes cannot"):
         network(batch, x)
-
-
-@every_engine
-def test_states_of_the_wrong_size(engine):
-    class Short(EveryInput):
-        def forward(self, x, children):
-            return {"h": super().forward(x, children)["h"][:-1]}
-
-    name, _ = ENGINES[engine]
-    cell = Short()
-    cells = [{"word": cell, "phrase": cell, "pair": cell}]
-    network = Network(SCHEMA, [Up()], cells, name, fuse=False).double()
-    with pytest.raises(ShapeError, match=r"returns 'h' of shape \[\d+, 3\] for \d+ nodes"):
-        network(make_batch(DAG, network), make_x(DAG))

@@ -93,12 +93,11 @@ PASSES = {
 @pytest.mark.parametrize("backend", ["native", "torch"])
 @pytest.mark.parametrize("refused", SUBSETS, ids="+".join)
 @pytest.mark.parametrize("passes", PASSES)
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.filterwarnings("ignore:.*is not compiled")
-def test_sections_equal_the_reference(passes, refused, backend, seed):
-    torch.manual_seed(seed)
+def test_sections_equal_the_reference(passes, refused, backend):
+    torch.manual_seed(0)
     network = make_network(*PASSES[passes](refused), backend=backend, learned_absent=["h"])
-    dag = random_dag(3, seed, size=5)
+    dag = random_dag(3, 0, size=5)
     x = make_x(dag)
     for policy in ("depth", "agenda"):
         network.engine = "fast"

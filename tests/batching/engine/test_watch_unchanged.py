@@ -22,7 +22,6 @@ from watch_cells import (
     PARENTS,
     SIZE,
     Bare,
-    Base,
     Mode,
     Pair,
     Plain,
@@ -163,19 +162,6 @@ def test_a_change_taken_back_is_none() -> None:
         assert not watch.is_unchanged()
         back()
         assert watch.is_unchanged()
-
-
-def test_a_watch_modifies_nothing() -> None:
-    cell = many()
-    before, state = dict(vars(cell)), copy.deepcopy(cell.state_dict())
-    Watch(cell).is_unchanged()
-    assert vars(cell) == before
-    assert all(torch.equal(value, state[name]) for name, value in cell.state_dict().items())
-
-
-def test_methods_that_no_code_names_may_do_anything() -> None:
-    assert Watch(Plain(Scaler())).is_unchanged()  # Scaler.tell reads clocks and random numbers
-    assert Watch(Base()).is_unchanged()
 
 
 def test_a_watch_keeps_neither_the_cell_nor_its_tensors() -> None:

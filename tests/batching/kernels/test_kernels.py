@@ -17,7 +17,6 @@ from graphfold.batching.kernels.segment import (
     segment_sum,
 )
 from graphfold.dag.typed_dag import pointers
-from graphfold.errors import ConfigError
 
 counts = st.lists(st.integers(0, 4), min_size=0, max_size=6)
 
@@ -112,8 +111,3 @@ def test_the_native_kernel_gives_the_same_bits_every_time_on_a_gpu():
         grad = torch.autograd.grad((total * highest).sum(), values)[0]
         found.append(torch.cat([total.flatten(), highest.flatten(), grad.flatten()]))
     assert all(torch.equal(other, found[0]) for other in found)
-
-
-def test_an_unknown_kernel_is_an_error():
-    with pytest.raises(ConfigError, match="no kernel 'scater'. Did you mean 'scatter'"):
-        get_kernel("scater")

@@ -30,9 +30,8 @@ class WeightedCell(Cell):
 
 @pytest.mark.parametrize("item", [Up(), Down(), rounds(2)], ids=["up", "down", "rounds"])
 @pytest.mark.parametrize("engine", ["fast", "autograd"])
-@pytest.mark.parametrize("seed", range(3))
-def test_every_engine_equals_the_reference(item, engine, seed):
-    dag, cell = random_dag(3, seed), WeightedCell()
+def test_every_engine_equals_the_reference(item, engine):
+    dag, cell = random_dag(3, 0), WeightedCell()
     network = make_network([item], [dict.fromkeys(("word", "phrase", "pair"), cell)])
     x = make_x(dag)
     found = []

@@ -34,7 +34,7 @@ def products(dtype: torch.dtype, seed: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_threads", [2, 3, 8])
+@pytest.mark.parametrize("num_threads", [2, 8])
 def test_any_number_of_threads_gives_the_bits_of_one(num_threads, dtype):
     want = [products(dtype, seed) for seed in range(4)]
     for count in (num_threads, 2, num_threads):  # fewer than there are, too
@@ -85,6 +85,7 @@ print(all(map(torch.equal, products(torch.float32, 1), want)))
     assert run_apart(code) == "True"
 
 
+@pytest.mark.slow
 def test_threads_without_work_sleep():
     """A while after the last product, the process takes no time of the processor."""
     code = """
@@ -164,6 +165,7 @@ def test_hubs_are_cut_by_their_edges(size):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes there, else bytes")
+@pytest.mark.slow
 def test_the_memory_of_hubs_is_that_of_one():
     """64 numbers for each of 100,000 edges: 26 MB for every value of an edge and every hub."""
     code = """
@@ -179,6 +181,7 @@ print(peak_mb() - before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes there, else bytes")
+@pytest.mark.slow
 def test_a_thread_that_ends_frees_its_scratch_memory():
     code = """
 from threading import Thread

@@ -59,7 +59,7 @@ class Phrase(Cell):
         return {"h": plain(F.relu(h)) + F.relu(with_row(total) + x)}
 
 
-@pytest.mark.parametrize("width", [1, 5, 8, 16, 37, 64, 71, 128, 200])
+@pytest.mark.parametrize("width", [1, 5, 16, 37, 64, 200])
 def test_any_width(width):
     torch.manual_seed(width)
     dag, cells = graph(), {"word": Word(width), "phrase": Phrase(width)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -110,27 +108,6 @@ def test_every_engine_gives_the_same(lengths):
         found.append([h, *grads])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
-
-
-def test_words_of_other_sentences_change_nothing():
-    network, lengths = make_network(), [4, 1, 3]
-    dag = sentences(lengths)
-    x = features(dag)
-    states = network(Batch(dag, build_schedule(dag, PASSES)), x)
-    for graph, (first, last) in enumerate(pairwise([0, 4, 5, 8])):
-        alone = sentences([last - first])
-        own = {"word": x["word"][first:last], "phrase": x["word"].new_zeros(last - first - 1, 0)}
-        want = network(Batch(alone, build_schedule(alone, PASSES)), own)["h"]
-        torch.testing.assert_close(states["h"][dag.batch == graph], want, rtol=1e-12, atol=1e-12)
-
-
-def test_five_thousand_words():
-    dag, network = sentences([5000]), make_network()
-    x = features(dag)
-    h = network(Batch(dag, build_schedule(dag, PASSES)), x)["h"]
-    (grad,) = torch.autograd.grad(h[-1].sum(), x["word"])
-    assert all(tensor.isfinite().all() for tensor in (h, grad))
-    assert grad[0].any()
 
 
 def test_a_cycle_has_no_order():

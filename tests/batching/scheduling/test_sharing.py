@@ -184,7 +184,7 @@ def results(name, dag, engine, share):
     return found | {name: parameter.grad for name, parameter in parameters.items()}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_equal_nodes_are_those_that_are_written_alike(seed):
     dag = random_dag(4, seed)
     texts = structures(dag)
@@ -196,9 +196,8 @@ def test_equal_nodes_are_those_that_are_written_alike(seed):
 
 @pytest.mark.parametrize("engine", ["fast", "autograd"])
 @pytest.mark.parametrize("name", PASSES)
-@pytest.mark.parametrize("seed", range(3))
-def test_sharing_changes_neither_values_nor_gradients(engine, name, seed):
-    dag = random_dag(5, seed)
+def test_sharing_changes_neither_values_nor_gradients(engine, name):
+    dag = random_dag(5, 0)
     want = results(name, dag, "reference", share=False)
     got = results(name, dag, engine, share=True)
     assert got.keys() == want.keys()
@@ -234,14 +233,6 @@ def test_a_shared_plan_computes_each_distinct_node_once(policy):
         rows = [all_rows[i] if i >= 0 else 0 for i in inputs.tolist()]
         assert plan.child_row[own].tolist() == rows
         assert plan.edge[own].tolist() == list(range(edges.start, edges.stop))
-
-
-def test_all_passes_see_one_quotient():
-    dag = collate([random_dag(6, 0), random_dag(6, 0)])  # everything is there twice
-    for passes in PASSES.values():
-        schedule = build_schedule(dag, passes, share=True)
-        assert {plan.num_rows for plan in schedule.passes} == {int(schedule.class_of.max()) + 1}
-        assert schedule.passes[0].num_rows <= dag.num_nodes // 2
 
 
 def test_nodes_that_differ_are_not_shared():

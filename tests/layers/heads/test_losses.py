@@ -212,11 +212,13 @@ def test_targets_have_weights(kind: Callable[..., NumberHead]) -> None:
     torch.testing.assert_close(weighed.losses(raw, targets), by_target[0] + 3 * by_target[1])
 
 
-def test_classes_have_the_weights_of_torch_s_cross_entropy() -> None:
-    weights = [0.5, 2.0, 1.5]
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 1.5]])
+def test_classes_have_the_weights_of_torch_s_cross_entropy(weights: list[float] | None) -> None:
     head = ClassificationHead(SIZE, SCHEMA, "graph", "kind", class_weights=weights)
     raw, classes = torch.randn(ROWS, 3), torch.randint(-1, 3, (ROWS,))
-    theirs = nn.CrossEntropyLoss(torch.tensor(weights), ignore_index=-1, reduction="none")
+    theirs = nn.CrossEntropyLoss(
+        None if weights is None else torch.tensor(weights), ignore_index=-1, reduction="none"
+    )
     torch.testing.assert_close(head.losses(raw, classes), theirs(raw, classes))
     assert "class_weight" not in head.state_dict()
 
@@ -230,9 +232,11 @@ def test_yes_and_no_have_the_weights_of_torch_s_binary_cross_entropy() -> None:
         SIZE, schema, target_weights={"u": 2}, class_weights={"t": [1, 4], "u": [1, 3]}
     )
     raw, targets = torch.randn(ROWS, 2), torch.randint(0, 2, (ROWS, 2)).float()
+    holes = torch.zeros_like(targets, dtype=torch.bool)
+    holes[::3, 0] = True
     theirs = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([4.0, 3.0]), reduction="none")
-    want = theirs(raw, targets) @ torch.tensor([1.0, 2.0]) / 2
-    torch.testing.assert_close(head.losses(raw, targets), want)
+    want = theirs(raw, targets).masked_fill(holes, 0) @ torch.tensor([1.0, 2.0]) / 2
+    torch.testing.assert_close(head.losses(raw, targets.masked_fill(holes, NAN)), want)
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:

@@ -16,7 +16,6 @@ from torch.multiprocessing import start_processes
 from torch.nn import functional
 
 from graphfold.dag import GraphBuilder, collate, split
-from graphfold.errors import ConfigError
 from graphfold.layers import (
     FingerprintCell,
     GATCell,
@@ -110,11 +109,6 @@ def test_layer_normalisation_looks_at_one_row():
     plain.linear.load_state_dict(cell.linear.state_dict())
     want = functional.layer_norm(run(plain, dag, x)["h"], (SIZE,))
     torch.testing.assert_close(run(cell, dag, x)["h"], want)
-
-
-def test_an_unknown_norm_is_an_error():
-    with pytest.raises(ConfigError, match="no norm 'group'. Use batch or layer"):
-        GCNCell(SIZE, norm="group")
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from training.one_step import DESCENT, both_agree, new_loop, take_step
-from training.tiny_runs import listops, write_corpora
+from training.tiny_runs import listops
 
 from graphfold.batching import Batch, build_schedule
 from graphfold.dag import Column, NodeType, Schema, select
@@ -20,11 +20,6 @@ from graphfold.training.process.ranks import add_over_processes
 from graphfold.training.scoring import HeadMetrics, rows_of
 
 Step = Callable[..., torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
 @pytest.fixture
@@ -185,9 +180,7 @@ def sparse(tmp_path: Path) -> tuple[str, ...]:
 
 WEIGHTS = {
     "no weights": [],
-    "of records": ["data.weight_column=w"],
-    "of targets": ["+model.head.target_weights={z: 3}"],
-    "of both": ["data.weight_column=w", "+model.head.target_weights={y: 0.5}"],
+    "of records and targets": ["data.weight_column=w", "+model.head.target_weights={y: 0.5}"],
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from compiled_checks import assert_same_both_ways, states_and_gradients
 from engine_cells import chain as chain_of_phrases
-from engine_cells import make_network, make_x, tree_cells
+from engine_cells import make_network, make_x
 from hypothesis import strategies as st
 from random_cells import (
     OWN,
@@ -255,18 +255,6 @@ def test_one_child_of_thousands_of_parents():
     network.engine = "autograd"
     want = states_and_gradients(network, dag, make_x(dag))
     torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
-
-
-def test_all_nodes_of_all_passes_from_one_batch_to_the_next():
-    torch.manual_seed(0)
-    network = make_network([Up(), Up()], [tree_cells(), tree_cells()], fuse=True)
-    for length in (5, 1, 300, 5):
-        dag = chain_of_phrases(length)
-        x = make_x(dag)
-        found = states_and_gradients(network, dag, x)
-        network.engine = "autograd"
-        torch.testing.assert_close(found, states_and_gradients(network, dag, x))
-        network.engine = "fast"
 
 
 def test_gradients_come_as_none_expanded_and_sparse():

@@ -291,8 +291,10 @@ ALONE: dict[str, Callable[[Tensor], Tensor]] = {
 DEPENDS = "depends on the other nodes of its group, so its results depend on the batch"
 
 
-@pytest.mark.parametrize("where", ["up", "rounds"])
-@pytest.mark.parametrize("change", [*ACROSS, *ALONE])
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [*((change, "up") for change in (*ACROSS, *ALONE)), ("mean", "rounds"), ("random", "rounds")],
+)
 def test_the_warning_says_whether_results_depend_on_the_batch(change, where, monkeypatch):
     monkeypatch.setattr(choice, "_SAID", set())
     own = {**ACROSS, **ALONE}[change]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import decimal
-import enum
 import gc
 import logging
 import os
@@ -125,13 +123,6 @@ def test_a_property_of_a_class_made_by_a_call(monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(values(), X["n"] * 7)
 
 
-def test_functional_enumerations() -> None:
-    kind = enum.Enum("kind", {"A": 2.0})
-    network, values = network_of(Scaling(lambda: kind.A.value))
-    assert torch.equal(values(), X["n"] * 2)
-    assert network.execution["n"] == "compiled (native)"
-
-
 @pytest.mark.parametrize(
     "factor",
     [
@@ -185,22 +176,6 @@ def test_an_object_that_is_copied_while_a_cell_is_tried(kind: type) -> None:
     assert torch.equal(values(), X["n"] * 4)
 
 
-def test_pure_functions_of_the_library_compile() -> None:
-    import math
-    import operator
-
-    pair = collections.namedtuple("pair", "a b")(2.0, 3.0)
-    for factor in (
-        lambda: math.sqrt(16.0),
-        lambda: operator.add(1.0, 2.0),
-        lambda: sum(collections.OrderedDict(a=1.0, b=2.0).values()),
-        lambda: pair[0],
-    ):
-        network, values = network_of(Scaling(factor))
-        assert torch.equal(values(), X["n"] * factor())
-        assert network.execution["n"] == "compiled (native)"
-
-
 def test_recompile_sees_what_nothing_else_sees() -> None:
     network, values = network_of(Scaling(lambda: len(repr(np.array([1 / 3])))))
     with np.printoptions(precision=8):
@@ -252,9 +227,3 @@ def test_methods_of_paths_read_files(factor: Callable[[], Any]) -> None:
     with pytest.warns(UserWarning, match="files cannot be watched"):
         values()
     assert network.execution["n"].startswith("as it is")
-
-
-def test_a_path_whose_files_are_not_read_is_plain() -> None:
-    network, values = network_of(Scaling(lambda: float(len(HERE.suffix))))
-    assert torch.equal(values(), X["n"] * 3)
-    assert network.execution["n"] == "compiled (native)"
