@@ -64,8 +64,8 @@ class Part(nn.Module):
         self.cache: dict[object, Tensor] = {}
 
     def forward(self, x: dict[str, Tensor], children: Children) -> Tensor:
-        found: Tensor = getattr(self, f"_{self.kind}")(x, children)
-        return found
+        result: Tensor = getattr(self, f"_{self.kind}")(x, children)
+        return result
 
     def _linear(self, x, children):
         return self.linear(x["x"])
@@ -307,7 +307,7 @@ def _in_a_row(modules: list[nn.Module]) -> nn.Module:
 def random_cells(
     draw: st.DrawFn, arity: int | None, parts: Sequence[str], max_parts: int = 3
 ) -> RandomCell:
-    """Cells of some parts, the first of which reads x."""
+    """Cells of some parts; the first part reads x."""
     kinds = draw(st.lists(st.sampled_from(parts), max_size=max_parts - 1))
     first = draw(st.sampled_from(OWN))
     return RandomCell(

@@ -23,7 +23,7 @@ X = {"word": torch.ones(6, 4), "phrase": torch.empty(3, 0)}
 
 
 class Mine(Cell):
-    """A cell whose forward is a function of (x, children)."""
+    """A cell with any function of (x, children) as its forward."""
 
     def __init__(self, function: Callable[..., Any], arity: int | None = 2, **fields: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""torch.compile leaves networks and models as they are; torch.jit.script is refused in words."""
+"""torch.compile does not change networks and models; torch.jit.script is refused."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def check_batched(block: td.Block, examples: list[Any]) -> None:
 
 
 def pick(batched: Any, number: int) -> Any:
-    """One example of a batched output, where tuples are those of batches."""
+    """Takes one example out of a batched output; a tuple holds one batch per item."""
     if isinstance(batched, tuple):
         return tuple(pick(item, number) for item in batched)
     return None if batched is None else batched[number]

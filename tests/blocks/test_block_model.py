@@ -50,7 +50,7 @@ MOLECULES = Schema(
 
 
 def trees() -> TypedDAG:
-    """Two trees whose nodes are numbered in another order than they are computed in."""
+    """Two trees whose node numbers differ from the order of computation."""
     builder = GraphBuilder(TREES)
     builder.nodes("phrase", 2, tag=[0, 3], label=[1, 2])
     builder.nodes("word", 3, form=[6, 0, 2], label=[0, 1, 2])

@@ -140,18 +140,18 @@ def test_options_of_the_engine_are_reached() -> None:
         return td.compile(tree, fuse=fuse)
 
     examples = [(([1], [2]), ([3], [4]))]
-    found = []
+    actual = []
     for fuse in (False, True):
         made = model(fuse)
         layer.zero_grad()
         output = made(examples)
         output.sum().backward()
-        found.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
+        actual.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
         assert set(made.execution.values()) == {
             "compiled (native)" if fuse else "as it is (fuse=False)"
         }
         assert next(iter(made.execution)) in repr(made)
-    assert found[1] == pytest.approx(found[0])
+    assert actual[1] == pytest.approx(actual[0])
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
@@ -162,8 +162,8 @@ def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
     assert {name: getattr(network, name) for name in options} == options
     model.engine, model.kernel, model.fuse, model.backend = "fast", "native", None, "native"
     assert model._network_of(schema) is network
-    found = (network.engine, network.kernel, network.fuse, network.backend)
-    assert found == ("fast", "native", None, "native")
+    actual = (network.engine, network.kernel, network.fuse, network.backend)
+    assert actual == ("fast", "native", None, "native")
 
 
 def test_processes_lower_as_one_does() -> None:

@@ -1,4 +1,4 @@
-"""What blocks once got wrong: parameters that nobody learns, costs that grow too fast."""
+"""Faults that blocks once had: parameters without a gradient, costs that grow too fast."""
 
 from __future__ import annotations
 

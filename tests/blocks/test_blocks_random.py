@@ -93,8 +93,8 @@ def tensors(value: Any) -> list[Tensor]:
 def gradients(outputs: list[Tensor]) -> list[Tensor]:
     parameters = list(MODEL.parameters())
     loss = sum((t.double().square().sum() for t in outputs), torch.zeros((), dtype=torch.float64))
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, grads, strict=True)]
 
 
 @given(examples=st.lists(records, min_size=1, max_size=4))
@@ -149,7 +149,7 @@ def test_a_ragged_output_is_what_eval_gives(batch: list[Any]) -> None:
 
 
 def _listed(value: Any) -> Any:
-    """A tensor as numbers; lists and tuples as they are."""
+    """Turns tensors into numbers, also within lists and tuples."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_listed, value))
     return value if value is None else value.tolist()

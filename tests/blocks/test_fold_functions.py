@@ -53,7 +53,7 @@ def test_a_function_is_called_once_for_all_that_can_run_together() -> None:
 
 
 def declared(function: Any, kind: Any) -> td.Block:
-    """A function whose output type nothing but the declaration says."""
+    """A function whose output type is declared, not inferred."""
     return td.Scalar() >> td.Function(function, "f", infer_output_type=False).set_output_type(kind)
 
 

@@ -22,7 +22,7 @@ def filled(value: float) -> Any:
 
 
 def of(layer: td.Layer, vectors: Any) -> Any:
-    """What a layer makes of some vectors, in training."""
+    """The outputs of a layer for some vectors, in training."""
     return td.compile(td.Vector(len(vectors[0])) >> layer)(vectors).tolist()
 
 

@@ -1,4 +1,4 @@
-"""What every cell keeps, whatever it computes."""
+"""Contracts that every cell fulfils."""
 
 from __future__ import annotations
 
@@ -254,8 +254,8 @@ def check_moved(
 @ways(BOTH_WAYS, 5, 0)
 def test_no_graph_at_all(case, fuse):
     network = network_of(case, fuse)
-    found = values_and_gradients(case, empty(case.schema), network)
-    for name, tensor in found.items():
+    actual = values_and_gradients(case, empty(case.schema), network)
+    for name, tensor in actual.items():
         assert tensor.shape[0] == 0 or name.startswith("grad of cells")
         assert not tensor.any()
 
@@ -367,5 +367,5 @@ def check_gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> None:
 
 
 def gradients(states: dict[str, Tensor], tensors: list[Tensor]) -> tuple[Tensor, ...]:
-    """Those of `total`, zero for what it does not depend on."""
+    """Gradients of `total`; zero for tensors that it does not depend on."""
     return torch.autograd.grad(total(states), tensors, materialize_grads=True)

@@ -73,7 +73,7 @@ def test_a_page_of_molecules_names_targets_as_text(task: str, tmp_path: Path) ->
 def test_a_system_that_draws_no_molecules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a small container without libXrender: the run ends, and its page says what is missing."""
+    """Without libXrender, as in small containers, the run ends and its page names the library."""
     monkeypatch.setitem(sys.modules, "rdkit.Chem.Draw", None)
     table = write_molecules(tmp_path / "m.csv", num_rows=60)
     folder = train(

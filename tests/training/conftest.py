@@ -12,7 +12,7 @@ from training.tiny_runs import listops, train, write_corpora
 
 
 def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder `name`, which the first of the test processes that asks for it makes."""
+    """The folder `name`, made by the first test process that needs it."""
     folder = factory.getbasetemp()
     if folder.name.startswith("popen-"):  # of one process of several, beside theirs
         folder = folder.parent

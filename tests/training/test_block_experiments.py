@@ -43,9 +43,9 @@ def test_trees_are_predicted_with_a_class_at_every_node(
 def test_the_engine_is_verified(sentiment: Path, tmp_path: Path) -> None:
     path = tmp_path / "found.json"
     assert run("verify", sentiment, "--examples", "3", "--json", path) == 0
-    found = read_json(path)["comparisons"]
-    assert len({row["policy"] for row in found}) > 2
-    assert all(row["equal"] for row in found)
+    actual = read_json(path)["comparisons"]
+    assert len({row["policy"] for row in actual}) > 2
+    assert all(row["equal"] for row in actual)
 
 
 @pytest.mark.slow

@@ -115,13 +115,13 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
 ) -> None:
     own = [f"experiment={experiment}", f"data.cache_dir={tmp_path}", "data.batch_size=25"]
     try:
-        found = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
+        loaded = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
     except DataError as error:
         pytest.skip(str(error))
-    (batch,) = found.batches(1)
-    found.model.train()
-    found.step(batch)  # warnings are errors
-    assert set(found.model.network.execution.values()) == {"compiled (native)"}
+    (batch,) = loaded.batches(1)
+    loaded.model.train()
+    loaded.step(batch)  # warnings are errors
+    assert set(loaded.model.network.execution.values()) == {"compiled (native)"}
 
 
 @pytest.mark.parametrize("data", DATA)

@@ -114,9 +114,9 @@ def test_a_reader_of_ones_own(package: Path, tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *data, *SMALL)
     assert run("predict", folder, path, "--output", tmp_path / "p.csv") == 0
     with (tmp_path / "p.csv").open() as file:
-        found = list(csv.DictReader(file))
-    assert [row["smiles"] for row in found] == [*MOLECULES] * 3
-    assert all(row["y_pred"] for row in found)
+        actual = list(csv.DictReader(file))
+    assert [row["smiles"] for row in actual] == [*MOLECULES] * 3
+    assert all(row["y_pred"] for row in actual)
 
 
 def test_decimal_commas_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,11 +152,11 @@ def test_labels_that_are_text_and_trees_without_labels(tmp_path: Path) -> None:
     new = tmp_path / "new.txt"
     new.write_text("((good) (film))\n(good film)\n(_ (_ good) (? film))\n(A (B good) (C film))\n")
     assert run("predict", folder, new, "--output", tmp_path / "p.jsonl") == 0
-    found = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
-    assert [record["reason"] for record in found] == [""] * 4
-    assert all(set(record["probabilities"]) == set("ABCDE") for record in found)
-    assert len({json.dumps(record["probabilities"]) for record in found}) == 1
-    assert [node["text"] for node in found[0]["nodes"][:2]] == ["good", "film"]
+    actual = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [record["reason"] for record in actual] == [""] * 4
+    assert all(set(record["probabilities"]) == set("ABCDE") for record in actual)
+    assert len({json.dumps(record["probabilities"]) for record in actual}) == 1
+    assert [node["text"] for node in actual[0]["nodes"][:2]] == ["good", "film"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A head and a metric of somebody else: one file each, named in a config, nothing registered."""
+"""A head and a metric of another package: one file each, named in a config."""
 
 from __future__ import annotations
 

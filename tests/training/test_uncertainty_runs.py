@@ -191,9 +191,9 @@ def test_weights_come_from_ensembles_and_go_to_them(
     fit(home, "from_ensemble", f"init_from={ensemble}", "trainer.max_epochs=1")
     assert capsys.readouterr().out.count("weights taken from") == 1
     fit(home, "to_ensemble", f"init_from={single}", "trainer.max_epochs=1", "ensemble=2")
-    found = [line for line in capsys.readouterr().out.splitlines() if "weights taken" in line]
-    assert len(found) == 2
-    assert "not taken" not in "".join(found)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "weights taken" in line]
+    assert len(lines) == 2
+    assert "not taken" not in "".join(lines)
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,12 @@ def test_what_an_experiment_needs_is_named(
 @pytest.mark.parametrize("model", MODELS)
 def test_models_take_vectors_of_another_width(model: str, corpora: Path, vectors: Path) -> None:
     own = ["data=sst", f"model={model}", f"data.vectors={vectors}", f"data.root={corpora}"]
-    found = load_experiment([*own, "data.characters=true", *SMALL])
-    assert found.graph_model.encoder.widths["word"] == 4
-    found.model.train()
-    (batch,) = found.batches(1)
-    found.step(batch)
-    assert all(torch.isfinite(weight).all() for weight in found.model.parameters())
+    loaded = load_experiment([*own, "data.characters=true", *SMALL])
+    assert loaded.graph_model.encoder.widths["word"] == 4
+    loaded.model.train()
+    (batch,) = loaded.batches(1)
+    loaded.step(batch)
+    assert all(torch.isfinite(weight).all() for weight in loaded.model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_frozen_vectors_stay_in_every_member(corpora: Path, vectors: Path, tmp_p
     first, second = (weights[f"members.{k}.{TABLE}"] for k in range(2))
     is_equal = (first == second).all(1)
     assert int(is_equal.sum()) == 9  # eight vectors and the row of a missing word
-    given, found = read_given(vectors), word_rows(folder / "members" / "2")
+    given, actual = read_given(vectors), word_rows(folder / "members" / "2")
     for word in WORDS[:-2]:
-        assert found[word].tolist() == pytest.approx(given[word])
+        assert actual[word].tolist() == pytest.approx(given[word])
     assert (first[~is_equal].abs() <= 0.05).all()

@@ -1,4 +1,4 @@
-"""Fusion: what is computed with what reads it, and what is not."""
+"""Fusion: values that are computed together with their reader, and values that are not."""
 
 from __future__ import annotations
 

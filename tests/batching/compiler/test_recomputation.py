@@ -67,4 +67,4 @@ def test_each_is_computed_where_it_is_first_read(to):
     values = placed_before_readers(again, [one.value, two.value])
     wanted = [second, one, first, total, two, third]
     assert [value.operation for value in values] == [view.value.operation for view in wanted]
-    assert all(found is view.value for found, view in zip(values, wanted, strict=True))
+    assert all(actual is view.value for actual, view in zip(values, wanted, strict=True))

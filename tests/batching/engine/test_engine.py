@@ -1,4 +1,4 @@
-"""What breaks engines like ours, one test for each line of the list in the design."""
+"""Faults that engines like this one have had, one test for each."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_state_of_nan_that_a_later_pass_overwrites(engine, fuse):
 
 @ALL_ENGINES
 def test_a_state_of_nan_beside_states_that_are_read(engine, fuse):
-    """As docs/engine.md says: the reference alone never comes to what nothing reads."""
+    """Only the reference leaves out states that nothing reads (docs/engine.md)."""
     grad = gradient_beside_nan(engine, fuse, [Up(), Up("next")], [ReadCell("d")])
     want = torch.full((SIZE,), 0.5 if engine == "reference" else float("nan"), dtype=torch.float64)
     torch.testing.assert_close(grad, want, equal_nan=True)

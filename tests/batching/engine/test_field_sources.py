@@ -80,8 +80,8 @@ def run(passes: Sequence[Any], cells: Sequence[Mapping[str, Any]], way: str) -> 
         states = network(Batch(dag, build_schedule(dag, passes)), x)
         loss = sum(value.sum() for value in (*states.values(), *(0.0 * p for p in parameters)))
         grads = torch.autograd.grad(loss, parameters)
-    found = {name: value.flatten() for name, value in states.items()}
-    return {**found, "grads": torch.cat(grads)}
+    outcome = {name: value.flatten() for name, value in states.items()}
+    return {**outcome, "grads": torch.cat(grads)}
 
 
 def assert_all_ways(passes: Sequence[Any], make: Callable[[], Sequence[Any]], **want: Any) -> None:
@@ -243,7 +243,7 @@ def test_a_field_beyond_those_listed_is_zero_where_a_type_lacks_it(num_rounds):
 
 @pytest.mark.parametrize("num_rounds", [1, 2])
 def test_types_with_fields_of_their_own_are_compiled_after_up(num_rounds):
-    """As nodes and hyperedges: only a has h, only b has c, and each reads that of the other."""
+    """Nodes and hyperedges: a has only h, b has only c, and each reads the other's field."""
     first = {
         "a": Made(lambda x, children: {"h": x}),
         "b": Made(lambda x, children: {"c": x}, ["c"]),

@@ -1,4 +1,4 @@
-"""Every input of a pass has the rows that the plan reads, or there is a ShapeError in every engine.
+"""Every engine refuses inputs of a pass that have too few or too many rows.
 
 Native code reads rows by number, so too few would be memory of others, and too many a sign that
 they belong to another batch.
@@ -223,7 +223,7 @@ def test_rows_of_an_edge_column(engine, change):
 
 
 class Table(EveryInput):
-    """Makes one row for all edges, where there is no column that says how many there are."""
+    """Makes one row for all edges of a relation without columns."""
 
     def before_edges(self, edge):
         return {"w": torch.ones(1, SIZE, dtype=torch.float64)}
@@ -262,7 +262,7 @@ def test_what_an_absent_child_has(item, engine, width):
 
 
 def one_tree(pairs: list[tuple[int, int]]):
-    """Three words and two pairs, joined as `pairs` says."""
+    """Three words and two pairs that join them."""
     builder = GraphBuilder(SCHEMA)
     builder.nodes("word", 3)
     for pair in pairs:

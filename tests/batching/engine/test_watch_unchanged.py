@@ -1,4 +1,4 @@
-"""A watch sees no change where there is none, and keeps nothing alive."""
+"""A watch reports no change where nothing changed, and keeps no object alive."""
 
 from __future__ import annotations
 
@@ -181,18 +181,18 @@ def test_a_watch_keeps_neither_the_cell_nor_its_tensors() -> None:
 
 
 def test_it_runs_in_any_thread() -> None:
-    cell, found = many(), []
+    cell, answers = many(), []
     watch = Watch(cell)
 
     def look() -> None:
-        found.extend([watch.is_unchanged(), Watch(cell).is_unchanged()])
+        answers.extend([watch.is_unchanged(), Watch(cell).is_unchanged()])
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 8
+    assert answers == [True] * 8
 
 
 def test_hooks_of_all_modules_are_seen() -> None:

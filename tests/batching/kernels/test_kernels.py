@@ -105,9 +105,9 @@ def test_the_native_kernel_gives_the_same_bits_every_time_on_a_gpu():
     ptr = pointers(lengths).cuda()
     values = torch.randn(int(ptr[-1]), 64, device="cuda", requires_grad=True)
     kernel, parent = get_kernel("native"), parents(ptr, len(values))
-    found = []
+    actual = []
     for _ in range(5):
         total, highest = (f(values, ptr, parent) for f in (kernel.sum, kernel.max))
         grad = torch.autograd.grad((total * highest).sum(), values)[0]
-        found.append(torch.cat([total.flatten(), highest.flatten(), grad.flatten()]))
-    assert all(torch.equal(other, found[0]) for other in found)
+        actual.append(torch.cat([total.flatten(), highest.flatten(), grad.flatten()]))
+    assert all(torch.equal(other, actual[0]) for other in actual)

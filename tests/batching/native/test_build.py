@@ -1,4 +1,4 @@
-"""Native libraries are built whole, for every compiler, and told by what they are made of."""
+"""Native libraries: building, names that hold a hash of the sources, compilers."""
 
 from __future__ import annotations
 

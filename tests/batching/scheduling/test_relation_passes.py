@@ -81,7 +81,7 @@ def test_both_ways_along_words_it_is_a_bidirectional_lstm(share):
 
 
 def copy_weights(lstm: nn.LSTM, suffix: str, cell: ChildSumTreeLSTMCell) -> None:
-    """Gives the cell the weights of one direction, whose gates stand in the order i, f, g, o."""
+    """Gives the cell the weights of one direction; torch orders the gates i, f, g, o."""
     own = dict(lstm.named_parameters())
     with torch.no_grad():
         i, f, g, o = own[f"weight_ih_l0{suffix}"].chunk(4)
@@ -99,15 +99,15 @@ def copy_weights(lstm: nn.LSTM, suffix: str, cell: ChildSumTreeLSTMCell) -> None
 def test_every_engine_gives_the_same(lengths):
     dag = sentences(lengths)
     x = features(dag)
-    found = []
+    actual = []
     for engine, fuse in (("reference", None), ("fast", True), ("fast", False), ("autograd", None)):
         network = make_network(engine, fuse)
         states = network(Batch(dag, build_schedule(dag, PASSES)), x)
         h, tensors = states["h"], [x["word"], *network.parameters()]
         grads = torch.autograd.grad(h.square().sum(), tensors, materialize_grads=True)
-        found.append([h, *grads])
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
+        actual.append([h, *grads])
+    for other in actual[1:]:
+        torch.testing.assert_close(other, actual[0], rtol=1e-10, atol=1e-10)
 
 
 def test_a_cycle_has_no_order():

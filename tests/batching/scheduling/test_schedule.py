@@ -16,15 +16,15 @@ SEEDS = range(3)
 
 def edges_of(dag, item):
     """(node read, node that reads, edge number) of a pass, straight from the graph."""
-    found = []
+    edges = []
     for node in range(dag.num_nodes):
         for number in range(int(dag.input_ptr[node]), int(dag.input_ptr[node + 1])):
             child = int(dag.input_index[number])
             if isinstance(item, Up):
-                found.append((child, node, number))
+                edges.append((child, node, number))
             elif child >= 0:
-                found.append((node, child, number))
-    return found
+                edges.append((node, child, number))
+    return edges
 
 
 @pytest.mark.parametrize("item", [Up(), Down()])

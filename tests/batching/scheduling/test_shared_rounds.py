@@ -58,12 +58,14 @@ def run(
     network.engine = engine
     schedule = build_schedule(dag, network.passes, share=share)
     states = network(Batch(dag, schedule), model["encoder"](dag, schedule.sources))
-    found = {name: states[name] for name in sorted(states)}
-    weights = (torch.linspace(-1, 2, t.numel(), dtype=t.dtype).view_as(t) for t in found.values())
-    loss = torch.stack([(t * w).sum() for t, w in zip(found.values(), weights, strict=True)]).sum()
+    outcome = {name: states[name] for name in sorted(states)}
+    weights = (torch.linspace(-1, 2, t.numel(), dtype=t.dtype).view_as(t) for t in outcome.values())
+    loss = torch.stack(
+        [(t * w).sum() for t, w in zip(outcome.values(), weights, strict=True)]
+    ).sum()
     parameters = dict(model.named_parameters())
     grads = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
-    return {**found, **dict(zip(parameters, grads, strict=True))}
+    return {**outcome, **dict(zip(parameters, grads, strict=True))}
 
 
 def check(model: nn.ModuleDict, dag: TypedDAG) -> None:

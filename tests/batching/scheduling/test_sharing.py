@@ -62,9 +62,9 @@ def classes_up(dag) -> Classes:
 
 
 def structures(dag):
-    """What each node is, written out: equal texts mean equal nodes."""
+    """A text for each node; equal texts mean equal nodes."""
     number = [0] * len(SCHEMA.types)
-    found: list[str] = []
+    described: list[str] = []
     for node in range(dag.num_nodes):
         op_type = int(dag.op_type[node])
         columns = dag.features(SCHEMA.types[op_type].name)
@@ -72,9 +72,9 @@ def structures(dag):
         number[op_type] += 1
         edges = range(int(dag.input_ptr[node]), int(dag.input_ptr[node + 1]))
         inputs = [(int(dag.input_index[e]), dag.columns["inputs"]["weight"][e]) for e in edges]
-        below = [f"{w}:{found[i] if i >= 0 else None}" for i, w in inputs]
-        found.append(f"{op_type}{own}({','.join(below)})")
-    return found
+        below = [f"{w}:{described[i] if i >= 0 else None}" for i, w in inputs]
+        described.append(f"{op_type}{own}({','.join(below)})")
+    return described
 
 
 class Features(nn.Module):
@@ -157,7 +157,7 @@ def cells_for(item, index, first):
 
 @functools.cache
 def model_of(name):
-    """What computes x, and the network of some passes: compiled once for all graphs."""
+    """The features and the network of some passes, compiled once for all graphs."""
     torch.manual_seed(0)
     passes = PASSES[name]
     cells = [cells_for(item, index, passes[0]) for index, item in enumerate(passes)]
@@ -179,9 +179,9 @@ def results(name, dag, engine, share):
         weight = torch.randn(value.shape, generator=generator, dtype=torch.float64)
         loss = loss + (value * weight).sum() + (states.at(name, dag.output_index) ** 2).sum()
     loss.backward()
-    found = {name: states[name].detach() for name in states}
+    outcome = {name: states[name].detach() for name in states}
     parameters = {**dict(features.named_parameters()), **dict(network.named_parameters())}
-    return found | {name: parameter.grad for name, parameter in parameters.items()}
+    return outcome | {name: parameter.grad for name, parameter in parameters.items()}
 
 
 @pytest.mark.parametrize("seed", range(4))

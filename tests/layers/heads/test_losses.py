@@ -144,14 +144,14 @@ def test_predictions_stay_near_the_range_of_the_training_targets(
     rows = 100 * torch.randn(ROWS, SIZE)
     free.load_state_dict(head.state_dict())
     predicted, wanted = head.predict(head(rows)), free.predict(free(rows)).value
-    found, side = predicted.value, predicted.parts["limit"]
-    assert side[:, 0].equal((found[:, 0] == 8).float() - (found[:, 0] == 0).float())
+    actual, side = predicted.value, predicted.parts["limit"]
+    assert side[:, 0].equal((actual[:, 0] == 8).float() - (actual[:, 0] == 0).float())
     assert side[:, 0].any()
     assert not side[:, 1].any()
     torch.testing.assert_close(predicted.unlimited, wanted)
-    torch.testing.assert_close(found[:, 0], wanted[:, 0].clamp(0.0, 8.0))
-    torch.testing.assert_close(found[:, 1], wanted[:, 1])  # it has bounds
-    assert not found[:, 0].equal(wanted[:, 0])
+    torch.testing.assert_close(actual[:, 0], wanted[:, 0].clamp(0.0, 8.0))
+    torch.testing.assert_close(actual[:, 1], wanted[:, 1])  # it has bounds
+    assert not actual[:, 0].equal(wanted[:, 0])
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -190,7 +190,7 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_several_numbers_are_monitored_by_their_loss(kind: Callable[..., NumberHead]) -> None:
-    """It is in units of each target's deviation, whatever metrics are computed beside it."""
+    """The loss is in units of each target's deviation, so it can compare several targets."""
     for metrics in (None, ["mae", "rmse"]):
         head = kind(SIZE, SCHEMA, "graph", NUMBERS)
         assert HeadMetrics.of(head, metrics).choose_monitor(None, True) == "val/loss"

@@ -33,7 +33,7 @@ def algorithm_2(cells: list[FingerprintCell], dag: TypedDAG, x: Tensor) -> Tenso
 
 @cache
 def make_cells(columns: tuple[Column, ...], max_degree: int) -> list[FingerprintCell]:
-    """Those of two rounds, which all examples share, since to compile takes longer than to run."""
+    """The cells of two rounds, shared by all examples: compiling takes longer than running."""
     return [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
 
 

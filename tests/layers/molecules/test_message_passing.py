@@ -89,7 +89,7 @@ NORMALISED = {
 
 @pytest.mark.parametrize("name", NORMALISED)
 def test_no_weight_has_a_gradient_of_rounding_errors_alone(name):
-    """As a bias before batch normalisation has, of which Adam makes whole steps."""
+    """A bias before batch normalisation has such a gradient, and Adam makes full steps of it."""
     dag = collate([chain(SCHEMA, "atom", "atom", length) for length in (2, 5, 3)])
     for norm in ("batch", "layer", None):
         torch.manual_seed(0)

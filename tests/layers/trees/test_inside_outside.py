@@ -1,4 +1,4 @@
-"""What the rest of a tree says of a node: sums over siblings, and nothing of the node itself."""
+"""Inside and outside passes: a node reads its siblings and the tree above, not itself."""
 
 from __future__ import annotations
 

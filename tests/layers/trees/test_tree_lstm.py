@@ -47,7 +47,7 @@ def test_child_sum_on_a_chain_equals_lstm(length):
 
 
 def copy_lstm(lstm: nn.LSTM, cell: ChildSumTreeLSTMCell) -> None:
-    """Gives the cell the weights of an LSTM, whose gates stand in the order i, f, g, o."""
+    """Gives the cell the weights of an LSTM, which orders its gates i, f, g, o."""
     with torch.no_grad():
         i, f, g, o = lstm.weight_ih_l0.chunk(4)
         cell.from_x.weight.copy_(torch.cat([f, i, o, g]))

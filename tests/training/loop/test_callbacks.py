@@ -72,7 +72,7 @@ def test_a_run_validates_and_keeps_the_mean(corpora: Path, tmp_path: Path) -> No
 def test_the_mean_of_weights_in_another_precision(
     corpora: Path, tmp_path: Path, precision: str
 ) -> None:
-    """It has the digits of the weights, and those of single precision at least."""
+    """The mean has the precision of the weights, at least single precision."""
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += [f"data.root={corpora}", f"trainer.precision={precision}"]
     own += ["callbacks=average", "monitor=val/loss", "model.fuse=false"]
@@ -253,7 +253,7 @@ def test_a_logger_without_its_library_is_refused(tmp_path: Path) -> None:
 
 
 class Absent:
-    """A logger whose library is not installed."""
+    """A logger without its library."""
 
     def __init__(self, save_dir: str) -> None:
         raise ModuleNotFoundError("no such thing")

@@ -1,4 +1,4 @@
-"""What training finds out of a model: sharing, compiled cells."""
+"""Facts about a model that training checks: sharing of equal nodes, compiled cells."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMPILED = pytest.mark.skipif(
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tree-LSTM cells whose code cannot be compiled, and a process that has not said so yet."""
+    """Makes Tree-LSTM cells that cannot be compiled, and forgets warnings of earlier tests."""
     right = NaryTreeLSTMCell.forward
 
     def forward(self, x, children):  # type: ignore[no-untyped-def]
@@ -103,8 +103,8 @@ def test_a_cell_that_is_not_compiled_is_named_once(
         monkeypatch.setattr(choice, "_SAID", set())
         assert run(*words) == 0
         err = capsys.readouterr().err
-        found = re.findall(warning, err, flags=re.MULTILINE)
-        assert len(found) == (tmp_path / "few.txt" not in words), (words[0], err)
+        warnings = re.findall(warning, err, flags=re.MULTILINE)
+        assert len(warnings) == (tmp_path / "few.txt" not in words), (words[0], err)
 
 
 @COMPILED

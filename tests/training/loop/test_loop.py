@@ -68,7 +68,7 @@ def test_the_gradient_is_clipped_to_its_norm(step: Step) -> None:
 
 @pytest.mark.parametrize("clip", ["null", "0.01"])
 def test_losses_that_are_scaled_give_the_same_step(step: Step, clip: str) -> None:
-    """As in half precision on a GPU, where small gradients would be zero."""
+    """Half precision on a GPU scales losses, since small gradients would be zero."""
 
     def patch(loop: Loop) -> None:
         begin = loop.begin
@@ -169,7 +169,7 @@ SPARSE = ["smiles,y,z,w"] + [
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> tuple[str, ...]:
-    """Overrides of trainings on `SPARSE`, all of which is the training part but for a few rows."""
+    """Overrides of trainings on `SPARSE`."""
     (tmp_path / "m.csv").write_text("\n".join(SPARSE) + "\n")
     return (
         "data=smiles", "model=gcn", "model.hidden_size=6", "model.dropout=0.0", "model.fuse=false",

@@ -34,7 +34,7 @@ FUSED: list[Callable[..., Optimizer]] = [
 
 
 class Foreign(Adagrad):
-    """An optimizer of another package, whose `fused` may mean anything."""
+    """An optimizer of another package; its `fused` may mean something else."""
 
 
 Foreign.__module__ = "elsewhere"

@@ -381,7 +381,7 @@ def test_a_gpu_trains_and_goes_on(precision: str, tmp_path: Path) -> None:
     assert run("train", f"resume={broken}", "trainer.max_epochs=2") == 0
     for one, two in zip(rows(whole), rows(broken), strict=True):
         numbers = {name: float(cell) for name, cell in one.items() if cell}
-        found = {name: float(cell) for name, cell in two.items() if cell}
-        assert found == pytest.approx(numbers, rel=1e-5)
+        actual = {name: float(cell) for name, cell in two.items() if cell}
+        assert actual == pytest.approx(numbers, rel=1e-5)
     assert run("evaluate", whole, "--json", tmp_path / "e.json") == 0
     assert read_json(tmp_path / "e.json") == pytest.approx(read_json(whole / "metrics.json"))

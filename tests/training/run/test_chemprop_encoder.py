@@ -97,13 +97,13 @@ def graph() -> TypedDAG:
 @pytest.mark.parametrize("prefix", ["", "message_passing."])
 def test_the_states_of_atoms_are_those_of_chemprop(tmp_path: Path, prefix: str) -> None:
     ours, dag = model(), graph()
-    found = content()
-    state = {f"{prefix}{name}": value for name, value in found["state_dict"].items()}
+    stored = content()
+    state = {f"{prefix}{name}": value for name, value in stored["state_dict"].items()}
     torch.save(
-        {**found, "state_dict": {**state, "predictor.x": torch.zeros(1)}}, tmp_path / "mp.pt"
+        {**stored, "state_dict": {**state, "predictor.x": torch.zeros(1)}}, tmp_path / "mp.pt"
     )
     said = take_encoder(ours, tmp_path / "mp.pt")
-    count = sum(value.numel() for value in found["state_dict"].values())
+    count = sum(value.numel() for value in stored["state_dict"].values())
     assert said.startswith(f"encoder_from: {count} weights of encoder and cells taken")
     with torch.no_grad():
         states = ours.states(ours.plan(dag))["h"][: len(GOLDEN["states"])]
@@ -178,23 +178,25 @@ def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     kinds |= {"MeanAggregation": "agg", "RegressionFFN": "predictors"}
     kinds |= {"GraphTransform": "transforms"}
-    found: dict[str, Any] = {
+    stand_ins: dict[str, Any] = {
         name: type(name, (), {"__module__": f"chemprop.nn.{place}"})
         for name, place in kinds.items()
     }
     home = "lightning.fabric.utilities.data"
-    found["AttributeDict"] = type("AttributeDict", (dict,), {"__module__": home})
-    found["Activation"] = Enum(
+    stand_ins["AttributeDict"] = type("AttributeDict", (dict,), {"__module__": home})
+    stand_ins["Activation"] = Enum(
         "Activation", {"RELU": "relu", "TANH": "tanh"}, module="chemprop.nn.utils", type=str
     )
     places = {"chemprop", "chemprop.nn", "chemprop.nn.message_passing"}
     places |= {home.rpartition(".")[0], "lightning", "lightning.fabric"}
-    modules = {name: ModuleType(name) for name in places | {m.__module__ for m in found.values()}}
-    for name, made in found.items():
+    modules = {
+        name: ModuleType(name) for name in places | {m.__module__ for m in stand_ins.values()}
+    }
+    for name, made in stand_ins.items():
         setattr(modules[made.__module__], name, made)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    return found
+    return stand_ins
 
 
 def files_of_chemprop(folder: Path, classes: dict[str, Any], **options: Any) -> list[Path]:

@@ -19,7 +19,7 @@ FROZEN = ["optimizer.lr=0.0", "seed=2", "data.seed=1"]
 
 
 def trees(path: Path, *more: str) -> list[str]:
-    """Overrides for a file of trees, the last of which hold some further words."""
+    """Overrides for a file of trees; the last trees hold further words."""
     rng = random.Random(len(more))
     lines = [bracket_tree(rng) for _ in range(20)]
     lines += [f"(1 (2 {word}) (3 film))" for word in more for _ in range(10)]

@@ -66,15 +66,15 @@ def features(dag: TypedDAG) -> dict[str, Tensor]:
 
 
 def assert_as_reference(network: Network, dag: TypedDAG, x: dict[str, Tensor], policy: str) -> None:
-    """Compiled, where the cells can be, and as they are."""
+    """Checks cells against the reference, compiled (where possible) and eager."""
     network.engine = "reference"
     want = states_and_gradients(network, dag, x, policy)
     network.engine = "fast"
     for fuse in (True, False):
         network.fuse = fuse
         with suppress(EngineError if fuse else ()):
-            found = states_and_gradients(network, dag, x, policy)
-            torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+            actual = states_and_gradients(network, dag, x, policy)
+            torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
 
 @random_programs(3, 40, st.data())
@@ -99,8 +99,8 @@ def assert_unusual_reads(network: Network, dag: TypedDAG) -> None:
         want = states_and_gradients(network, dag, x)
         for engine, fuse in (("fast", None), ("fast", False), ("autograd", None)):
             network.engine, network.fuse = engine, fuse
-            found = states_and_gradients(network, dag, x)
-            torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+            actual = states_and_gradients(network, dag, x)
+            torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
         for part in parts_of(network):
             part.factors.mul_(-1.5)
 
@@ -220,10 +220,10 @@ def test_long_chains_and_wide_stars(shape):
     torch.manual_seed(0)
     network = Network(SCHEMA, [Up()], [{"word": Leaf(), "phrase": Mean()}]).double()
     x = features(dag)
-    found = states_and_gradients(network, dag, x)
+    actual = states_and_gradients(network, dag, x)
     assert network.execution["phrase"].startswith("compiled (")
     network.engine = "autograd"
-    torch.testing.assert_close(found, states_and_gradients(network, dag, x), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(actual, states_and_gradients(network, dag, x), rtol=1e-8, atol=1e-8)
 
 
 def test_graphs_of_one_node_and_types_without_nodes():
@@ -233,12 +233,12 @@ def test_graphs_of_one_node_and_types_without_nodes():
         builder.output(builder.node("word"))
         builder.finish()
     dag = builder.build()
-    found = states_and_gradients(network, dag, make_x(dag))
-    for name, value in found.items():
+    actual = states_and_gradients(network, dag, make_x(dag))
+    for name, value in actual.items():
         if "phrase" in name or "pair" in name:
             assert not value.any()
     network.engine = "reference"
-    torch.testing.assert_close(found, states_and_gradients(network, dag, make_x(dag)))
+    torch.testing.assert_close(actual, states_and_gradients(network, dag, make_x(dag)))
 
 
 def test_one_child_of_thousands_of_parents():
@@ -251,10 +251,10 @@ def test_one_child_of_thousands_of_parents():
     builder.output(node)
     builder.finish()
     dag = builder.build()
-    found = states_and_gradients(network, dag, make_x(dag))
+    actual = states_and_gradients(network, dag, make_x(dag))
     network.engine = "autograd"
     want = states_and_gradients(network, dag, make_x(dag))
-    torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(actual, want, rtol=1e-9, atol=1e-9)
 
 
 def test_gradients_come_as_none_expanded_and_sparse():
@@ -263,7 +263,7 @@ def test_gradients_come_as_none_expanded_and_sparse():
     batch = Batch(dag, build_schedule(dag, network.passes))
     tensors = [*network.parameters(), x["word"], x["phrase"]]
     nodes = torch.tensor([3, 3, 30, 0])
-    found = []
+    actual = []
     for engine, fuse in (("reference", None), ("fast", True), ("fast", False)):
         network.engine, network.fuse = engine, fuse
         states = network(batch, x)
@@ -273,11 +273,11 @@ def test_gradients_come_as_none_expanded_and_sparse():
             states.at("c", nodes[1:]).square().sum(),  # each once, and in no order
             states.at("c", nodes).sum() + states.at("h", nodes[:1]).sum() + states["c"].sum(),
         ]
-        found.append(
+        actual.append(
             [
                 torch.autograd.grad(loss, tensors, retain_graph=True, materialize_grads=True)
                 for loss in losses
             ]
         )
-    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(found[2], found[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual[1], actual[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual[2], actual[0], rtol=1e-10, atol=1e-10)

@@ -1,4 +1,4 @@
-"""What tells of the process, the machine or a setting is refused by name, or looked at."""
+"""Functions that read the process or the machine are refused, or their value is watched."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def network_of(cell: Cell) -> tuple[Network, Callable[[], Tensor]]:
 def test_a_cell_that_asks_for_it_runs_as_it_is(factor: Callable[[], Any], what: str) -> None:
     network, values = network_of(Scaling(factor))
     with pytest.warns(UserWarning, match="not compiled") as warned:
-        found = values()
+        actual = values()
     assert what in str(warned[0].message)
     assert network.execution["n"].startswith("as it is")
-    assert torch.equal(found, X["n"] * factor())
+    assert torch.equal(actual, X["n"] * factor())
 
 
 class _WithMeta(type):

@@ -1,4 +1,4 @@
-"""What cannot be watched is said, with its place."""
+"""Objects that cannot be watched: the message names their place."""
 
 from __future__ import annotations
 
