@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -31,9 +29,7 @@ def algorithm_2(cells: list[FingerprintCell], dag: TypedDAG, x: Tensor) -> Tenso
     return torch.stack(written).sum(0)
 
 
-@cache
 def make_cells(columns: tuple[Column, ...], max_degree: int) -> list[FingerprintCell]:
-    """The cells of two rounds, shared by all examples: compiling takes longer than running."""
     return [FingerprintCell(SIZE, 6, columns, max_degree) for _ in range(2)]
 
 

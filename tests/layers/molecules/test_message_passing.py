@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,12 +33,6 @@ CELLS = [
 ]
 
 
-@cache
-def shared(make):
-    """A cell for all examples, since to compile one takes longer than to run it."""
-    return make()
-
-
 def test_it_normalises_over_all_atoms_of_the_batch():
     dag = chain(SCHEMA, "atom", "atom", 5)
     cell, x = GCNCell(SIZE, activation="none", norm="batch"), atom_features(dag)
@@ -65,7 +58,7 @@ def test_a_single_atom_is_normalised_by_the_running_statistics(make):
 @settings(max_examples=5)
 @given(dag=molecules)
 def test_in_evaluation_the_rest_of_the_batch_does_not_matter(make, dag):
-    cell, x = shared(make).train(), atom_features(dag)
+    cell, x = make().train(), atom_features(dag)
     run(cell, dag, x)  # moves the running statistics
     cell.eval()
     together = run(cell, dag, x)["h"]
