@@ -6,7 +6,7 @@ import torch
 from engine_cells import make_batch, make_network, random_dag
 
 
-def test_a_batch_that_is_on_a_device_is_itself_there() -> None:
+def test_a_batch_on_the_device_is_returned_unchanged() -> None:
     batch = make_batch(random_dag(1, 0), make_network())
     assert batch.to("cpu") is batch
     moved = batch.to(torch.device("meta"))

@@ -243,7 +243,7 @@ def test_dropout_depends_on_the_seed_alone(name: str, device: str) -> None:
     assert distance(got, results(problem, Plan(device, policy="critical_path"))) <= 1e-9
 
 
-def test_gradients_that_are_off_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_gradients_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, want, right = make_problem("up"), reference("up"), EagerReader.rows
 
     def wrong(self: EagerReader, field: str) -> Tensor:

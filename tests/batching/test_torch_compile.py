@@ -64,7 +64,7 @@ def test_a_network_runs_as_it_is(network_and_batch):
 
 
 @pytest.mark.usefixtures("clean_compiler")
-def test_what_stands_around_a_network_is_compiled(network_and_batch):
+def test_code_around_a_network_is_compiled(network_and_batch):
     network, batch, x = network_and_batch
     graphs: list[str] = []
 

@@ -302,7 +302,7 @@ def test_copies_compute_the_same(through: Any) -> None:
     assert not torch.equal(loss(made, trees()), loss(other, trees()))
 
 
-def test_a_copy_in_another_default_dtype_knows_its_own() -> None:
+def test_a_copy_keeps_its_dtype_under_another_default() -> None:
     made = model().double()
     torch.set_default_dtype(torch.float64)
     try:

@@ -66,7 +66,7 @@ def test_inference_leaves_buffers_as_they_are() -> None:
     assert counting.count == 0
 
 
-def test_what_zeros_are_wrong_for_has_a_type_too() -> None:
+def test_a_function_that_fails_on_zeros_has_an_output_type() -> None:
     block = td.Tensor((2, 2)) >> td.Function(torch.linalg.inv)
     assert block.output_type == td.TensorType((2, 2))
     assert block.eval([[2, 0], [0, 4]], tolist=True) == [[0.5, 0.0], [0.0, 0.25]]

@@ -107,7 +107,7 @@ def test_a_dataset_of_one_example_is_refused(example: Any) -> None:
         td.BlockDataset(td.compile(td.Length()), example)
 
 
-def test_a_loader_shuffles_anew_each_time() -> None:
+def test_a_loader_shuffles_each_epoch_differently() -> None:
     model = td.compile(td.Scalar())
     data = td.BlockDataset(model, range(40))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from block_checks import ENGINES, same
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -97,6 +97,7 @@ def gradients(outputs: list[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, grads, strict=True)]
 
 
+@settings(max_examples=5)
 @given(examples=st.lists(records, min_size=1, max_size=4))
 def test_eval_is_batched_is_reference(examples: list[Any]) -> None:
     alone = [ROOT.eval(example) for example in examples]

@@ -35,7 +35,7 @@ def test_an_lstm_cell_made_of_blocks() -> None:
     assert td.verify(model, examples) < 1e-12
 
 
-def test_copies_are_models_of_their_own() -> None:
+def test_copies_are_independent() -> None:
     linear = td.Function(nn.Linear(2, 2))
     block = td.Map(td.compose(lambda x: linear(td.Vector(2)(x)))) >> td.Sum()
     model = td.compile(block)
@@ -83,7 +83,7 @@ class Doubled(nn.Module):
         (lambda x: x if x else -x, "operators cannot compute"),
     ],
 )
-def test_what_computes_is_no_block(call: Any, fault: str) -> None:
+def test_computations_outside_of_a_function_are_refused(call: Any, fault: str) -> None:
     with pytest.raises(td.BlockTypeError, match=f"{fault}.*td.Function"):
         td.compose(call)
 
@@ -108,7 +108,7 @@ def test_a_part_knows_the_block_that_it_belongs_to() -> None:
     assert reference.is_forward_declaration_ref
 
 
-def test_a_kind_of_block_may_have_a_name_of_its_own() -> None:
+def test_a_constructor_may_be_named() -> None:
     block = td.Pipe(td.InputTransform(ord), td.Scalar()).set_constructor_name("Letter")
     assert (repr(block), block.eval("a", tolist=True)) == ("<Letter>", 97.0)
 

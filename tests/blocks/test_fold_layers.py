@@ -89,7 +89,7 @@ def test_embedding_goes_round(dtype: str) -> None:
     assert model(numbers).tolist() == [want[n] for n in numbers]
 
 
-def test_embedding_starts_from_what_is_given() -> None:
+def test_embedding_starts_from_its_table() -> None:
     assert of_number(td.Embedding(2, 2, torch.tensor(TABLE)), 1) == [3.0, 4.0]
     assert of_number(td.Embedding(2, 3, filled(7)), 1) == [7.0] * 3
     fixed = td.Embedding(2, 2, TABLE, trainable=False)

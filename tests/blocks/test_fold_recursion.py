@@ -146,7 +146,7 @@ def first_of(block: td.Block) -> td.Block:
 
 
 @pytest.mark.parametrize("make", [itself, each_other])
-def test_what_never_ends_is_refused(make: Any) -> None:
+def test_endless_recursion_is_refused(make: Any) -> None:
     text = "contains itself whatever the example"
     goes_wrong((lambda: td.compile(make()), RecursionError, text))
     goes_wrong((lambda: make().eval(1), RecursionError, text))
@@ -159,7 +159,7 @@ def untyped() -> td.Block:
     return declaration._references[0]
 
 
-def test_what_never_ends_is_said_before_types_are_missed() -> None:
+def test_endless_recursion_is_reported_before_missing_types() -> None:
     goes_wrong((lambda: td.compile(untyped()), RecursionError, "loop contains itself"))
 
 
@@ -180,7 +180,7 @@ def test_an_example_that_contains_itself_is_refused() -> None:
     goes_wrong((lambda: td.compile(nested_sum())([x]), RecursionError, text))
 
 
-def test_a_case_that_passes_on_what_it_is_given_is_refused() -> None:
+def test_recursion_over_the_same_object_is_refused() -> None:
     block = td.recursive(
         lambda me: td.OneOf(lambda n: n == 0, {True: td.Scalar(), False: me >> neg()})
     )

@@ -114,7 +114,7 @@ def test_parts_learn_their_sizes():
     assert model.passes == (Up(),)
 
 
-def test_rounds_have_weights_of_their_own_if_asked():
+def test_weights_per_round_are_an_option():
     cells = molecule_model().network.cells[0]["atom"]
     assert len(cells) == 3
     assert cells[0] is not cells[1]
@@ -122,7 +122,7 @@ def test_rounds_have_weights_of_their_own_if_asked():
     assert len(molecule_model(per_round_weights=False).network.cells[0]["atom"]) == 1
 
 
-def test_a_fingerprint_is_read_by_its_own_name():
+def test_a_readout_may_read_the_fingerprint():
     model = molecule_model(
         cells=[{"atom": partial(FingerprintCell, hidden_size=6, fingerprint_size=11)}],
         readout=partial(SumReadout, field="fingerprint"),

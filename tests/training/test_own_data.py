@@ -78,7 +78,7 @@ def table(path: Path, cells: list[str]) -> Path:
     return path
 
 
-def test_a_split_of_ones_own(package: Path, tmp_path: Path) -> None:
+def test_a_split_of_another_package(package: Path, tmp_path: Path) -> None:
     folder = train(tmp_path / "run", *listops("data.split=own_splits.by_size"))
     assert run("evaluate", folder, "--json", tmp_path / "e.json") == 0
     assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
@@ -106,7 +106,7 @@ def test_a_split_that_is_none(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_reader_of_ones_own(package: Path, tmp_path: Path) -> None:
+def test_a_reader_of_another_package(package: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.fixed"
     rows = [f"{smiles:<12}{len(smiles)}" for smiles in MOLECULES * 3]
     path.write_text("\n".join([f"{'smiles':<12}y", *rows]) + "\n")
@@ -130,7 +130,7 @@ def test_decimal_commas_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "on_error" not in error
 
 
-def test_what_was_left_out_is_counted_in_words(
+def test_records_that_are_left_out_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = table(tmp_path / "m.csv", ["x", "", *map(str, range(28))])

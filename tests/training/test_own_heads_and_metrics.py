@@ -168,7 +168,7 @@ def test_a_metric_is_computed_and_chooses_the_checkpoint(
         ("metrics=[mcc,mcc]", "it is a list of different names"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_training(
+def test_wrong_metrics_are_refused_before_training(
     packages: Path, setting: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = f"data.cache_dir={packages}/cache"

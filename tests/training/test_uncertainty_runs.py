@@ -221,7 +221,7 @@ def test_classes_with_calibrated_probabilities(home: Path) -> None:
     assert "test/ece" in read_json(folder / "metrics.json")
 
 
-def test_too_few_records_are_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_records_give_no_intervals(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = fit(home, "few", "data.fractions=[0.8,0.1,0.1]", "trainer.max_epochs=1")
     assert "no 90% intervals for y: they take 9 measured records" in capsys.readouterr().out
     assert "y_lower" not in predict(folder, home)[0]

@@ -82,7 +82,7 @@ def test_sst_glove_trains_from_vectors_and_needs_them_no_more(
     assert "data.vectors cannot be changed for a trained model" in capsys.readouterr().err
 
 
-def test_what_an_experiment_needs_is_named(
+def test_a_missing_value_of_an_experiment_is_named(
     corpora: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("train", "experiment=sst_glove", f"data.root={corpora}") == 2

@@ -47,7 +47,7 @@ def dtype_network(kind: str) -> Network:
 
 
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
-def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
+def test_a_network_takes_the_named_backend(kind: str) -> None:
     network, actual = networks()[kind], {}
     for name in ("torch", "native", "auto"):
         network.backend = name
@@ -58,7 +58,7 @@ def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
     torch.testing.assert_close(actual["torch"], actual["native"], rtol=1e-10, atol=1e-10)
 
 
-def test_a_backend_that_is_not_there() -> None:
+def test_an_unknown_backend() -> None:
     with pytest.raises(
         ConfigError, match=r"no backend 'c'\. Use one of auto, native, triton, torch"
     ):
@@ -78,7 +78,7 @@ def test_other_dtypes(kind: str, dtype: torch.dtype, limit: float) -> None:
         torch.testing.assert_close(actual[name].double(), value, rtol=0, atol=limit * scale)
 
 
-def test_what_the_backends_refuse() -> None:
+def test_reasons_why_a_backend_does_not_run() -> None:
     native, by_torch, gpu = NativeBackend(), TorchBackend(), torch.device("cuda", 0)
     assert native.why_not(gpu, torch.float32) == (
         "native code runs on CPUs, and the batch is on cuda:0"

@@ -78,7 +78,7 @@ def test_other_dtypes(dtype: torch.dtype, limit: float) -> None:
 
 @needs_triton
 @pytest.mark.usefixtures("_interpreted")
-def test_what_is_large_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_values_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Launcher.launches
     want = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
     few = Launcher.launches - before
@@ -105,7 +105,7 @@ def test_a_group_takes_few_launches() -> None:
 @needs_triton
 @pytest.mark.usefixtures("_interpreted")
 @pytest.mark.parametrize("num_parents", [1, torch_program.MAX_READERS, 20])
-def test_what_readers_have_left_is_added_up(num_parents: int) -> None:
+def test_gradients_of_readers_are_added_up(num_parents: int) -> None:
     """Gradients of few readers are added up in the kernel, those of many before it."""
     builder = GraphBuilder(SCHEMA)
     words = [builder.node("word") for _ in range(3)]
@@ -149,7 +149,7 @@ def test_backward_of_a_simple_cell_takes_a_kernel_and_a_product(
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_parts_of_a_gradient_are_of_one_kind_whether_they_are_there_or_not(count: int) -> None:
+def test_parts_of_a_gradient_have_one_kind_even_if_absent(count: int) -> None:
     """A kernel of Triton is made for the kinds of its first arguments."""
     like = torch.zeros(0, dtype=torch.float64)
     values, reader, ptr = torch.ones(3, 2).double(), torch.tensor([0, 2]), torch.tensor([0, 1, 2])

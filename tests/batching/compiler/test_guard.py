@@ -179,7 +179,7 @@ def test_code_in_torchscript():
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_what_is_kept_is_put_back(name):
+def test_kept_tensors_are_put_back(name):
     ones.cache_clear()
     KEPT.clear()
     cell = assert_refused(KEEPING[name], "it keeps a tensor")
@@ -247,7 +247,7 @@ def test_more_than_one_node_may_be_assumed():
         n > 2  # noqa: B015
 
 
-def test_len_is_pythons_own_afterwards():
+def test_len_is_restored():
     python_len = len
     assert_refused(SIZES["len"], "its code depends on how many nodes")
     assert len is python_len

@@ -33,7 +33,7 @@ def test_sums_of_nodes_are_kept(to):
     assert not is_cheap(to.apply(op.RELU, total).value)
 
 
-def test_what_takes_many_operations_is_kept(to):
+def test_values_of_many_operations_are_kept(to):
     last = to.add(op.GATHER, EDGES, (4,), name="h")
     cheap = []
     for _ in range(40):  # each reads the one before it twice

@@ -240,7 +240,7 @@ def test_a_batch_without_nodes_has_no_gradient(engine):
     assert not states["h"].requires_grad
 
 
-def test_an_error_of_a_cell_is_its_own():
+def test_an_error_of_a_cell_is_raised_unchanged():
     class Failing(WordCell):
         def forward(self, x, children):
             raise RuntimeError("on purpose")

@@ -191,7 +191,7 @@ def test_a_type_without_a_field_and_without_initial_is_refused():
 
 @pytest.mark.parametrize("item", [Up(), Down(), Rounds("r", 1)], ids=["up", "down", "rounds"])
 @pytest.mark.parametrize("read", ["previous", "own"])
-def test_a_field_that_the_type_never_had_is_no_previous_one(item, read):
+def test_previous_of_a_field_that_the_type_lacks_is_refused(item, read):
     """b has c, a does not."""
 
     def reading(x: Tensor, children: Children) -> State:
@@ -242,7 +242,7 @@ def test_a_field_beyond_those_listed_is_zero_where_a_type_lacks_it(num_rounds):
 
 
 @pytest.mark.parametrize("num_rounds", [1, 2])
-def test_types_with_fields_of_their_own_are_compiled_after_up(num_rounds):
+def test_types_with_different_fields_are_compiled_after_up(num_rounds):
     """Nodes and hyperedges: a has only h, b has only c, and each reads the other's field."""
     first = {
         "a": Made(lambda x, children: {"h": x}),

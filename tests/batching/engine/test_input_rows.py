@@ -179,7 +179,7 @@ def test_an_input_that_is_a_number(engine):
 @one_off
 @every_engine
 @pytest.mark.parametrize("place", ["before", "before_edges", "initial"])
-def test_what_a_cell_makes_of_its_inputs(place, engine, change):
+def test_wrong_rows_from_before_are_refused(place, engine, change):
     network = network_of(engine, rounds(2) if place == "initial" else Up(), place, change)
     with pytest.raises(ShapeError) as caught:
         network(make_batch(DAG, network), make_x(DAG))
@@ -198,7 +198,7 @@ def test_what_a_cell_makes_of_its_inputs(place, engine, change):
 @one_off
 @every_engine
 @pytest.mark.parametrize("item", [Up(), rounds(2)], ids=["up", "rounds"])
-def test_what_a_cell_makes_of_its_state(item, engine, change):
+def test_wrong_rows_from_after_are_refused(item, engine, change):
     network = network_of(engine, item, "after", change)
     with pytest.raises(
         ShapeError, match=r"what EveryInput.*\.after returns\['score'\] has \d+ rows"
@@ -250,7 +250,7 @@ def test_a_table_for_edges_without_columns(item, engine):
 @pytest.mark.parametrize("width", [SIZE - 1, SIZE + 1])
 @every_engine
 @pytest.mark.parametrize("item", [Up(), rounds(2)], ids=["up", "rounds"])
-def test_what_an_absent_child_has(item, engine, width):
+def test_a_wrong_width_of_absent_children_is_refused(item, engine, width):
     network = network_of(engine, item, learned_absent=["h"])
     network.absent["h"] = nn.Parameter(torch.zeros(width, dtype=torch.float64))
     refuse(

@@ -189,7 +189,7 @@ def test_a_type_without_a_cell_divides_nothing():
 
 @pytest.mark.parametrize("refused", [("word",), ("phrase",)], ids="+".join)
 @pytest.mark.filterwarnings("ignore:.*is not compiled")
-def test_what_the_pass_has_computed_for_others_is_no_previous_state(refused):
+def test_previous_is_no_state_of_the_same_pass(refused):
     class Before(CELLS["phrase"]["phrase" in refused]):
         def forward(self, x, children: Children) -> dict[str, Tensor]:
             return {**super().forward(x, children), "h": children.previous("h")}

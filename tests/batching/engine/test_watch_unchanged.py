@@ -95,7 +95,7 @@ HARMLESS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_change(name: str) -> None:
+def test_harmless_changes_are_ignored(name: str) -> None:
     cell = many()
     cell.number, cell.text, cell.pair = 2.5, "ab", (1.5, (math.nan, "x"))
     watch = Watch(cell)
@@ -120,7 +120,7 @@ def tensorless() -> Cell:
 
 
 @pytest.mark.parametrize("name", [name for name in HARMLESS if "tensor" not in name])
-def test_what_is_no_change_leaves_the_form(name: str) -> None:
+def test_harmless_changes_leave_the_form(name: str) -> None:
     cell = tensorless()
     form = Watch(cell).form()
     assert form is not None

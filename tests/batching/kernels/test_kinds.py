@@ -48,7 +48,7 @@ def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
         assert num_kinds == len(set(map(str, rows)))
 
 
-def test_rows_with_other_numbers_are_kinds_of_their_own():
+def test_rows_with_other_numbers_are_different_kinds():
     code = torch.zeros(3, dtype=torch.int64)
     for columns in ({"code": code, "length": torch.ones(3)}, {}):
         actual, kind = find_kinds(columns, 3, CPU)

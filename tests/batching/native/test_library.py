@@ -85,7 +85,7 @@ def test_it_is_compiled_once(cache, made):
 
 
 @needs_compiler
-def test_what_a_wheel_ships_comes_first(cache, made, monkeypatch, tmp_path):
+def test_the_library_of_a_wheel_comes_first(cache, made, monkeypatch, tmp_path):
     load(torch.float32)
     (tmp_path / "beside").mkdir()
     (cache / NAME).rename(tmp_path / "beside" / NAME)

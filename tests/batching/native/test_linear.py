@@ -70,7 +70,7 @@ def test_it_can_be_differentiated_twice():
     assert gradgradcheck(linear, given)
 
 
-def test_what_it_does_not_know_goes_to_torch(monkeypatch):
+def test_unsupported_inputs_go_to_torch(monkeypatch):
     monkeypatch.setattr(module, "multiply", None)
     weight = torch.randn(3, 4)
     linear(torch.randn(2, 2, 4), weight)
@@ -88,7 +88,7 @@ def test_what_it_does_not_know_goes_to_torch(monkeypatch):
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 40), (32, 40), (100, 15)])
-def test_what_does_not_repay_packing_goes_to_torch(monkeypatch, rows, columns):
+def test_small_products_go_to_torch(monkeypatch, rows, columns):
     monkeypatch.setattr(module, "FEW_ROWS", 32)
     monkeypatch.setattr(module, "FEW_COLUMNS", 16)
     monkeypatch.setattr(module, "multiply", None)

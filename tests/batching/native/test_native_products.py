@@ -143,7 +143,7 @@ def test_threads_share_the_work_and_keep_the_bits(num_rows, num_columns):
 
 
 @all_dtypes
-def test_what_is_not_finite_stays_in_its_row_and_column(dtype):
+def test_numbers_that_are_not_finite_stay_in_their_row_and_column(dtype):
     x, weight = torch.ones(20, 30, dtype=dtype), torch.ones(30, 40, dtype=dtype)
     x[7, 3], weight[5, 11] = torch.nan, torch.inf
     expected = torch.full((20, 40), 30.0, dtype=dtype)

@@ -68,7 +68,7 @@ def run_apart(code: str) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_process_that_was_forked_has_threads_of_its_own():
+def test_a_forked_process_starts_new_threads():
     code = """
 import os, torch
 from test_native_threads import products

@@ -39,7 +39,7 @@ def all_classes(equal):
 
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("seed", range(3))
-def test_batches_share_as_if_they_were_all_there_is(name, seed):
+def test_batches_of_a_corpus_share_like_batches_alone(name, seed):
     corpus, passes = random_dag(30, seed), PASSES[name]
     numbers = random.Random(seed).sample(range(30), 7)
     batch = select(corpus, numbers)

@@ -57,7 +57,7 @@ def features(dag: TypedDAG) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("share", [False, True])
-def test_both_ways_along_words_it_is_a_bidirectional_lstm(share):
+def test_passes_in_both_directions_are_a_bidirectional_lstm(share):
     lengths = [1, 7, 2, 30]
     dag, network = sentences(lengths), make_network()
     lstm = nn.LSTM(3, H, bidirectional=True).double()
@@ -122,6 +122,6 @@ def test_a_cycle_has_no_order():
             build_schedule(dag, [item])
 
 
-def test_there_is_no_such_relation():
+def test_an_unknown_relation_is_refused():
     with pytest.raises(SchemaError, match="no relation 'previous'"):
         build_schedule(sentences([2]), [Up("previous")])

@@ -121,7 +121,7 @@ def test_wrong_names_are_errors():
         Rounds("next", 0)
 
 
-def test_a_schedule_moves_to_a_device_whole():
+def test_a_schedule_moves_to_a_device():
     moved = build_schedule(random_dag(2, 0), [Up(), Rounds("next", 2)]).to("meta")
     assert all(plan.row.device.type == "meta" for plan in moved.passes)
     assert moved.passes[1].reader.device.type == "meta"

@@ -276,7 +276,7 @@ def test_readers_of_the_same_nodes_are_shared_high_above_what_differs(height):
     assert classes_up(builder.build()).first.tolist() == [*range(twins[1]), twins[0]]
 
 
-def test_equal_chains_and_stars_are_shared_whole():
+def test_equal_chains_and_stars_are_shared():
     builder = GraphBuilder(SCHEMA)
     for _ in range(2):
         words = [builder.node("word", code=0) for _ in range(1000)]

@@ -106,7 +106,7 @@ def test_embeddings_are_small_at_first():
     assert float(encoder.table.detach().std()) == pytest.approx(0.1, rel=0.05)
 
 
-def test_what_cannot_be_encoded_is_named():
+def test_columns_that_cannot_be_encoded_are_refused():
     columns = (Column("form", "string"), Column("count", "int64"), Column("ok", "bool"))
     match = "column 'form' holds strings.* column 'count' holds codes of unknown number"
     with pytest.raises(ConfigError, match=match):

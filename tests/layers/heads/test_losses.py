@@ -278,7 +278,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(head: Callable[[], Head], message: str) -> None:
+def test_wrong_options_are_refused(head: Callable[[], Head], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         head()
     assert message in str(caught.value)

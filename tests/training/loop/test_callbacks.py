@@ -119,7 +119,7 @@ def test_early_stopping_counts_epochs(
     assert stopped_after(values, **options) == epochs
 
 
-def test_early_stopping_refuses_a_metric_that_is_not_there(
+def test_early_stopping_refuses_an_unknown_metric(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["callbacks=early_stopping", "+callbacks.early_stopping.monitor=val/acuracy"]
@@ -160,7 +160,7 @@ class Own(Callback):
         self.calls = state["calls"]
 
 
-def test_ones_own_callback_sees_every_moment_and_is_resumed(tmp_path: Path) -> None:
+def test_a_callback_is_called_at_every_moment_and_resumed(tmp_path: Path) -> None:
     first, second = Own(), Own()
     words = [*listops("trainer.max_epochs=9"), f"data.cache_dir={tmp_path}/cache", "logger=none"]
     graphfold.train(words, tmp_path / "run", callbacks=[first])
@@ -194,7 +194,7 @@ class Notes:
         self._add(status)
 
 
-def test_ones_own_logger_and_the_rates(tmp_path: Path) -> None:
+def test_a_logger_gets_metrics_and_rates(tmp_path: Path) -> None:
     words = [
         "+logger.own={_target_: training.loop.test_callbacks.Notes, _partial_: true}",
         "optimizer.lr=0.25",

@@ -117,7 +117,7 @@ def test_fuse_true_demands_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @COMPILED
-def test_fuse_false_is_told_without_a_warning(
+def test_fuse_false_is_printed_without_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(tmp_path / "run", *listops())

@@ -241,7 +241,7 @@ def test_nodes_are_added_up_and_graphs_and_targets_averaged() -> None:
     assert float(per_node) == pytest.approx((1 + 9 + 4 + 2 * 25) / (1 + 1 + 1 + 2))
 
 
-def test_gradients_shared_by_autograd_are_told_apart() -> None:
+def test_gradients_shared_by_autograd_are_copied() -> None:
     """Of a sum, autograd gives both terms one and the same gradient tensor."""
     a, b = parameters = [torch.nn.Parameter(torch.zeros(3)) for _ in range(2)]
     for _ in range(2):

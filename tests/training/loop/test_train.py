@@ -143,7 +143,7 @@ def test_resuming_a_finished_run_scores_it_again(
     assert read_json(listops_copy / "metrics.json") == before
 
 
-def test_a_finished_run_is_given_more_epochs(
+def test_a_finished_run_goes_on_for_more_epochs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["model.dropout=0.4", "lr_scheduler=constant"]
@@ -167,7 +167,7 @@ def test_more_epochs_than_the_schedule_was_made_for_are_warned_of(
     assert "lr_scheduler.T_max is 1: the schedule of the" in capsys.readouterr().err
 
 
-def test_resuming_without_a_checkpoint_starts_anew(
+def test_resuming_without_a_checkpoint_starts_again(
     listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "new").mkdir()
@@ -241,7 +241,7 @@ def test_another_start_gives_more_epochs(begun: Path, capsys: pytest.CaptureFixt
         ),
     ],
 )
-def test_what_a_started_run_cannot_go_on_with(
+def test_changes_that_a_started_run_refuses(
     words: list[str], message: str, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (begun / "config.yaml").read_text()
@@ -352,7 +352,7 @@ def test_precision_is_that_of_the_run_in_evaluation_too(precision: str, tmp_path
     assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
 
 
-def test_a_target_without_values_to_learn_from_is_told(
+def test_a_target_without_training_values_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = ["train"] * 8 + ["val"] * 2 + ["test"] * 2

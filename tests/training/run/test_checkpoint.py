@@ -144,7 +144,7 @@ def test_a_run_is_scored_from_any_folder(
     assert run("evaluate", finished / "members" / "2" / "checkpoints" / "best.ckpt") == 0
 
 
-def test_a_checkpoint_alone_is_told_where_its_data_are(
+def test_a_checkpoint_alone_needs_the_path_of_its_data(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -110,7 +110,7 @@ def test_the_states_of_atoms_are_those_of_chemprop(tmp_path: Path, prefix: str) 
     torch.testing.assert_close(states, torch.tensor(GOLDEN["states"]), rtol=1e-5, atol=1e-6)
 
 
-def test_all_that_does_not_fit_is_told_at_once(tmp_path: Path) -> None:
+def test_all_misfits_are_reported_together(tmp_path: Path) -> None:
     path = save(tmp_path / "mp.pt", options={"depth": 6, "activation": "tanh"})
     with pytest.raises(ConfigError) as error:
         take_encoder(model(width=7, bias=True), path)
@@ -150,7 +150,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         take_encoder(model(), path)
 
 
-def test_wrong_models_and_features_are_told(
+def test_wrong_models_and_features_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, table = save(tmp_path / "mp.pt"), write_molecules(tmp_path / "m.csv")

@@ -163,7 +163,7 @@ def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
 
 
 @pytest.mark.usefixtures("own_programs")
-def test_what_is_remembered_of_forms_is_bounded(network, dag, monkeypatch):
+def test_the_number_of_remembered_forms_is_bounded(network, dag, monkeypatch):
     monkeypatch.setattr(choice, "MAX_FORMS", 3)
     for factor in range(6):
         word(network).factor = float(factor)
@@ -203,7 +203,7 @@ def through_pickle(network: Network) -> Network:
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, through_pickle])
-def test_a_copy_of_a_network_that_has_run_goes_its_own_way(duplicate, network, dag):
+def test_a_copy_of_a_network_that_has_run_is_independent(duplicate, network, dag):
     before = assert_right(network, dag)
     other = duplicate(network)
     torch.testing.assert_close(assert_right(other, dag), before, rtol=0, atol=0)
@@ -215,7 +215,7 @@ def test_a_copy_of_a_network_that_has_run_goes_its_own_way(duplicate, network, d
     torch.testing.assert_close(assert_right(network, dag), before, rtol=0, atol=0)
 
 
-def test_a_network_is_not_kept_alive(network, dag):
+def test_a_network_is_freed(network, dag):
     assert_right(network, dag)
     cell = weakref.ref(word(network))
     del network
