@@ -237,6 +237,8 @@ UNUSUAL_READS = (
 UNUSUAL_DOWN = (*UNUSUAL_READS, "previous_without_gradient_first")
 
 OWN = ("linear", "twice", "tied", "plain", "product", "both", "embedding", "index")
+#: The parts of `OWN` without codes.
+PARTS = tuple(name for name in OWN if name not in ("embedding", "index"))
 SUMS = ("sum", "two_sums")  # of fields
 READS = (
     "mean",
@@ -313,3 +315,11 @@ def random_cells(
     return RandomCell(
         [first, *kinds], draw(st.booleans()), draw(_layers(SIZE)), draw(_layers(2)), arity
     )
+
+
+def features(dag: TypedDAG) -> dict[str, Tensor]:
+    """Random features in float64 for the nodes of each type."""
+    return {
+        t.name: torch.randn(count, SIZE, dtype=torch.float64)
+        for t, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
+    }

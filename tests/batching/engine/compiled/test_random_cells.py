@@ -11,21 +11,16 @@ from engine_cells import chain as chain_of_phrases
 from engine_cells import make_network, make_x
 from hypothesis import strategies as st
 from random_cells import (
-    OWN,
+    PARTS,
     READS,
     SCHEMA,
     SIZE,
     STACKS,
     SUMS,
-    UNUSUAL_DOWN,
-    UNUSUAL_OWN,
-    UNUSUAL_READS,
-    Part,
-    RandomCell,
-    full,
+    features,
     random_cells,
 )
-from strategies import chain, dags, empty, star, with_empty_graph
+from strategies import dags, empty, with_empty_graph
 from thinned import random_programs
 from torch import Tensor, nn
 
@@ -36,8 +31,6 @@ from graphfold.errors import EngineError
 pytestmark = pytest.mark.usefixtures("backend")
 
 POLICIES = ("depth", "critical_path", "agenda", "one_by_one")
-#: What cells are compiled with; the others index by codes.
-PARTS = tuple(name for name in OWN if name not in ("embedding", "index"))
 DOWN_PARTS = (*PARTS, *SUMS, *(name for name in READS if name != "label"), "previous")
 UP = {
     "word": (0, ()),
@@ -56,13 +49,6 @@ def networks(draw: st.DrawFn) -> Network:
     network = Network(SCHEMA, [Up(), Down()], [up, down], learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
     return network
-
-
-def features(dag: TypedDAG) -> dict[str, Tensor]:
-    return {
-        t.name: torch.randn(count, SIZE, dtype=torch.float64)
-        for t, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
-    }
 
 
 def assert_as_reference(network: Network, dag: TypedDAG, x: dict[str, Tensor], policy: str) -> None:
@@ -85,68 +71,6 @@ def test_random_cells_up_and_down(data):
         assert_as_reference(network, dag, features(dag), data.draw(st.sampled_from(POLICIES)))
     assert_as_reference(network, empty(SCHEMA), features(empty(SCHEMA)), "depth")
     assert_as_reference(network, with_empty_graph(dag), features(dag), "depth")
-
-
-def parts_of(network: Network) -> list[Part]:
-    return [module for module in network.modules() if isinstance(module, Part)]
-
-
-def assert_unusual_reads(network: Network, dag: TypedDAG) -> None:
-    """Every engine gives the reference's numbers, also after the buffers have changed."""
-    x = features(dag)
-    for _ in range(2):
-        network.engine, network.fuse = "reference", None
-        want = states_and_gradients(network, dag, x)
-        for engine, fuse in (("fast", None), ("fast", False), ("autograd", None)):
-            network.engine, network.fuse = engine, fuse
-            actual = states_and_gradients(network, dag, x)
-            torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
-        for part in parts_of(network):
-            part.factors.mul_(-1.5)
-
-
-@st.composite
-def unusual_networks(draw: st.DrawFn) -> Network:
-    """Up and down, with cells that read in unusual ways as well."""
-    up = {
-        "word": draw(random_cells(0, (*PARTS, *UNUSUAL_OWN))),
-        "phrase": draw(random_cells(None, (*PARTS, *UNUSUAL_OWN, *UNUSUAL_READS))),
-        "pair": draw(random_cells(2, (*UNUSUAL_OWN, *UNUSUAL_READS))),
-    }
-    down_parts = (*PARTS, *UNUSUAL_OWN, *UNUSUAL_DOWN)
-    down = {name: draw(random_cells(None, down_parts)) for name in ("word", "phrase")}
-    for cell in (*up.values(), *down.values()):
-        cell.parts[0].kind = draw(st.sampled_from((*PARTS, *UNUSUAL_OWN)))
-    return Network(SCHEMA, [Up(), Down()], [up, down]).double()
-
-
-@pytest.mark.filterwarnings("ignore:.* is not compiled")
-@random_programs(4, 40, st.data())
-def test_cells_that_read_in_unusual_ways_are_right_or_refused(data):
-    assert_unusual_reads(data.draw(unusual_networks()), data.draw(dags(SCHEMA, max_nodes=9)))
-
-
-#: The ways that a program can follow; all others are refused, caches until they are filled.
-COMPILED = {*UNUSUAL_DOWN, "heads", "cached", "cached_by_function"}
-
-
-@pytest.mark.on_cpu
-@pytest.mark.filterwarnings("ignore:.* is not compiled")
-@pytest.mark.parametrize("kind", [*UNUSUAL_OWN, *UNUSUAL_DOWN])
-def test_an_unusual_read(kind):
-    torch.manual_seed(0)
-
-    def cell(kind: str, arity: int | None) -> RandomCell:
-        return RandomCell(["linear", kind], False, nn.Tanh(), nn.Identity(), arity)
-
-    up = {"word": cell("plain", 0), "phrase": cell("sum", None), "pair": cell("sum", 2)}
-    down = {name: cell(kind, None) for name in ("word", "phrase")}
-    network = Network(SCHEMA, [Up(), Down()], [up, down]).double()
-    assert_unusual_reads(network, full())
-    network.engine, network.fuse = "fast", None
-    states_and_gradients(network, full(), features(full()))
-    is_compiled = network.execution["word"].startswith("compiled (")
-    assert is_compiled == (kind in COMPILED), network.execution
 
 
 @random_programs(
@@ -189,41 +113,6 @@ def test_cells_of_any_width(size, k, dtype, dag, policy):
         assert_same_both_ways(network, dag, x, policy, rtol=2e-4)
     else:
         assert_same_both_ways(network, dag, x, policy, "reference")
-
-
-class Mean(Cell):
-    """Few operations, so that they can be many nodes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fields = {"h": SIZE, "c": 2}
-        self.linear = nn.Linear(SIZE, SIZE)
-
-    def forward(self, x, children):
-        h = torch.tanh(self.linear(children.mean("h")) + x)
-        return {"h": h, "c": children.max("c") + h[:, :2]}
-
-
-class Leaf(Mean):
-    arity = 0
-
-    def forward(self, x, children):
-        return {"h": self.linear(x), "c": x[:, 1:]}
-
-
-@pytest.mark.parametrize("shape", ["chain", "star"])
-def test_long_chains_and_wide_stars(shape):
-    """Chains of 10,000 are in the contracts of cells; the other engine takes seconds for them."""
-    dag = chain(SCHEMA, "word", "phrase", 2_000)
-    if shape == "star":
-        dag = star(SCHEMA, "word", "phrase", 20_000)
-    torch.manual_seed(0)
-    network = Network(SCHEMA, [Up()], [{"word": Leaf(), "phrase": Mean()}]).double()
-    x = features(dag)
-    actual = states_and_gradients(network, dag, x)
-    assert network.execution["phrase"].startswith("compiled (")
-    network.engine = "autograd"
-    torch.testing.assert_close(actual, states_and_gradients(network, dag, x), rtol=1e-8, atol=1e-8)
 
 
 def test_graphs_of_one_node_and_types_without_nodes():
