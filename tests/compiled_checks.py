@@ -1,4 +1,4 @@
-"""What compiled cells give, against the cells' own code and against one node at a time."""
+"""Checks of compiled cells against eager cells and against one node at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def states_and_gradients(
     batch = Batch(dag, build_schedule(dag, network.passes, policy))
     leaves = {name: value.detach().clone().requires_grad_() for name, value in x.items()}
     states = network(batch, leaves)
-    found = {name: states[name] for name in sorted(states)}
-    loss = sum((v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in found.values())
+    outcome = {name: states[name] for name in sorted(states)}
+    loss = sum((v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in outcome.values())
     learned = {name: p for name, p in network.named_parameters() if p.requires_grad}
     named = {**learned, **{f"x {name}": x for name, x in leaves.items()}}
     if not torch.is_grad_enabled():
-        return found
+        return outcome
     tensors = list(named.values())
     grads = [None] * len(tensors)  # where there is no node at all
     if loss.requires_grad:
@@ -30,7 +30,7 @@ def states_and_gradients(
         torch.zeros_like(tensor) if grad is None else grad
         for grad, tensor in zip(grads, named.values(), strict=True)
     )
-    return found | {f"gradient of {name}": grad for name, grad in zip(named, zeros, strict=True)}
+    return outcome | {f"gradient of {name}": grad for name, grad in zip(named, zeros, strict=True)}
 
 
 def assert_same_both_ways(
@@ -41,18 +41,18 @@ def assert_same_both_ways(
     reference: str = "autograd",
     rtol: float = 1e-10,
 ) -> None:
-    """Compiled and as they are, cells give what another engine gives; also without gradients."""
+    """Checks compiled and eager cells against another engine, with and without gradients."""
     before = network.engine, network.fuse
     network.engine = reference
     want = states_and_gradients(network, dag, x, policy)
     network.engine = "fast"
     for fuse in (True, False):
         network.fuse = fuse
-        found = states_and_gradients(network, dag, x, policy)
-        torch.testing.assert_close(found, want, rtol=rtol, atol=rtol)
+        actual = states_and_gradients(network, dag, x, policy)
+        torch.testing.assert_close(actual, want, rtol=rtol, atol=rtol)
         with torch.no_grad():
-            found = states_and_gradients(network, dag, x, policy)
+            actual = states_and_gradients(network, dag, x, policy)
         torch.testing.assert_close(
-            found, {name: want[name] for name in found}, rtol=rtol, atol=rtol
+            actual, {name: want[name] for name in actual}, rtol=rtol, atol=rtol
         )
     network.engine, network.fuse = before

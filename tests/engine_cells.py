@@ -67,7 +67,7 @@ class WordCell(Cell):
 
 
 class PhraseCell(Cell):
-    """Reads its children in every way there is."""
+    """Reads its children in every way."""
 
     def __init__(self, size: int = SIZE) -> None:
         super().__init__()

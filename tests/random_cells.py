@@ -64,8 +64,8 @@ class Part(nn.Module):
         self.cache: dict[object, Tensor] = {}
 
     def forward(self, x: dict[str, Tensor], children: Children) -> Tensor:
-        found: Tensor = getattr(self, f"_{self.kind}")(x, children)
-        return found
+        result: Tensor = getattr(self, f"_{self.kind}")(x, children)
+        return result
 
     def _linear(self, x, children):
         return self.linear(x["x"])
@@ -237,6 +237,8 @@ UNUSUAL_READS = (
 UNUSUAL_DOWN = (*UNUSUAL_READS, "previous_without_gradient_first")
 
 OWN = ("linear", "twice", "tied", "plain", "product", "both", "embedding", "index")
+#: The parts of `OWN` without codes.
+PARTS = tuple(name for name in OWN if name not in ("embedding", "index"))
 SUMS = ("sum", "two_sums")  # of fields
 READS = (
     "mean",
@@ -307,9 +309,17 @@ def _in_a_row(modules: list[nn.Module]) -> nn.Module:
 def random_cells(
     draw: st.DrawFn, arity: int | None, parts: Sequence[str], max_parts: int = 3
 ) -> RandomCell:
-    """Cells of some parts, the first of which reads x."""
+    """Cells of some parts; the first part reads x."""
     kinds = draw(st.lists(st.sampled_from(parts), max_size=max_parts - 1))
     first = draw(st.sampled_from(OWN))
     return RandomCell(
         [first, *kinds], draw(st.booleans()), draw(_layers(SIZE)), draw(_layers(2)), arity
     )
+
+
+def features(dag: TypedDAG) -> dict[str, Tensor]:
+    """Random features in float64 for the nodes of each type."""
+    return {
+        t.name: torch.randn(count, SIZE, dtype=torch.float64)
+        for t, count in zip(dag.schema.types, dag.num_nodes_by_type, strict=True)
+    }

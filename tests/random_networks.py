@@ -96,8 +96,8 @@ class SpecCell(Cell):
 
     def initial(self, x: Tensor) -> dict[str, Tensor]:
         if not self.spec.initial:
-            found: dict[str, Tensor] = super().initial(x)
-            return found
+            result: dict[str, Tensor] = super().initial(x)
+            return result
         return {name: layer(x) for name, layer in self.start.items()}
 
     def before_edges(self, edge: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -127,8 +127,8 @@ class SpecCell(Cell):
         if way == "weighted" and "weight" in children.edge:
             return children.sum(name, children.edge["weight"].nan_to_num())
         if way in ("mean", "max"):
-            found: Tensor = getattr(children, way)(name)
-            return found
+            result: Tensor = getattr(children, way)(name)
+            return result
         return children.sum(name)
 
     def after(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -202,16 +202,16 @@ class Maker:
         if not isinstance(item, Rounds):
             return self._round(item, names, has, 0)
         count = item.rounds if self.chance(0.5) else 1
-        found: dict[str, list[Cell]] = {name: [] for name in names}
+        result: dict[str, list[Cell]] = {name: [] for name in names}
         for number in range(count):
             for name, own in self._round(item, names, has, number).items():
-                found[name] += own
-        return found
+                result[name] += own
+        return result
 
     def _round(
         self, item: Pass, names: Sequence[str], has: dict[str, set[str]], number: int
     ) -> dict[str, list[Cell]]:
-        """One cell for each type; those of rounds read what was there before."""
+        """One cell for each type; cells of rounds read the states before the round."""
         fields = {name: self.some([*WIDTHS], 1) for name in names}
         initial = {name: self.chance(0.9) for name in names}
         new = {name: own | {*fields.get(name, ())} for name, own in has.items()}
@@ -221,14 +221,14 @@ class Maker:
                 has[name] |= missing
                 initial[name] |= bool(missing) and not self.chance(self.fault)
         read = has if isinstance(item, Rounds) else new
-        found = {
+        result = {
             name: [self._cell(item, name, fields[name], initial[name], has, read)] for name in names
         }
-        for name, (cell,) in found.items():
+        for name, (cell,) in result.items():
             has[name] |= {*cell.fields}
             if cell.spec.after is not None and not isinstance(item, Rounds):
                 has[name].add(cell.spec.after)
-        return found
+        return result
 
     def _cell(
         self,
@@ -285,7 +285,7 @@ class Maker:
         return builder.build()
 
     def _inputs(self, builder: GraphBuilder, nodes: Sequence[int], name: str) -> None:
-        """Inputs of the last node, whose type is `name`; of two slots, some are absent."""
+        """Adds inputs to the last node, of type `name`; of two slots, some stay absent."""
         earlier: list[int | None] = [*nodes[:-1]]
         if name == "c":
             read = [self.rng.choice([*earlier, None]) for _ in range(2)]
@@ -297,7 +297,7 @@ class Maker:
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Inside, memory that nobody has written is NaN, and programs are not tried beforehand.
+    """Fills new memory with NaN and skips the trial of programs.
 
     A trial would hide a wrong program: its cell would run as it is.
     """
@@ -329,11 +329,11 @@ def run(network: Network, batch: Batch, codes: Mapping[str, Tensor], seed: int) 
     except GraphfoldError as error:
         return type(error), str(error).split("\n")[0]
     loss = torch.zeros((), dtype=torch.float64)
-    found = {}
+    result = {}
     for number, name in enumerate(sorted(states)):
         has = states.has(name, batch.dag.op_type)
-        found[f"has {name}"] = has
-        found[name] = values = states[name]
+        result[f"has {name}"] = has
+        result[name] = values = states[name]
         if (seed + number) % 3 == 0:
             continue  # a field on which the loss does not depend
         if (seed + number) % 3 == 1:
@@ -344,8 +344,8 @@ def run(network: Network, batch: Batch, codes: Mapping[str, Tensor], seed: int) 
     tensors = list(leaves.values())
     loss = loss + sum(0.0 * tensor.sum() for tensor in tensors)
     grads = torch.autograd.grad(loss, tensors)
-    found |= {f"gradient of {name}": grad for name, grad in zip(leaves, grads, strict=True)}
-    return {name: value.detach() for name, value in found.items()}
+    result |= {f"gradient of {name}": grad for name, grad in zip(leaves, grads, strict=True)}
+    return {name: value.detach() for name, value in result.items()}
 
 
 def compare(seed: int) -> Counter[str]:
@@ -372,13 +372,13 @@ def compare(seed: int) -> Counter[str]:
     return ways
 
 
-def _assert_same(found: Results, want: Results, place: str) -> None:
-    if isinstance(want, tuple) or isinstance(found, tuple):
-        assert found == want, f"{place}: {found} instead of {want}"
+def _assert_same(result: Results, want: Results, place: str) -> None:
+    if isinstance(want, tuple) or isinstance(result, tuple):
+        assert result == want, f"{place}: {result} instead of {want}"
         return
-    assert found.keys() == want.keys(), f"{place}: {found.keys()} instead of {want.keys()}"
+    assert result.keys() == want.keys(), f"{place}: {result.keys()} instead of {want.keys()}"
     torch.testing.assert_close(
-        found, want, rtol=1e-10, atol=1e-10, msg=lambda text: f"{place}: {text}"
+        result, want, rtol=1e-10, atol=1e-10, msg=lambda text: f"{place}: {text}"
     )
 
 
@@ -395,8 +395,8 @@ def main(first: int, count: int, num_processes: int = 1) -> int:
     """Compares `count` networks; prints the seeds that differ, and in the end how many ran how."""
     ways, failed = Counter[str](), 0
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
-        found = pool.imap_unordered(try_seed, range(first, first + count), 16)
-        for number, (seed, own, error) in enumerate(found, start=1):
+        result = pool.imap_unordered(try_seed, range(first, first + count), 16)
+        for number, (seed, own, error) in enumerate(result, start=1):
             ways += own
             if number % 1000 == 0:
                 print(f"{number} of {count} compared, {failed} differ", flush=True)

@@ -1,4 +1,4 @@
-"""Cells that read whatever code can read, and what they read."""
+"""Cells that read objects of many kinds, and these objects."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Scaler:
         return x * self.scale * self.kept[0]
 
     def tell(self) -> float:
-        """What the cells here do not call."""
+        """A method that the cells here do not call."""
         with LOCK:
             return time.time() + random.random() + float(os.environ["SCALE"])
 
@@ -255,7 +255,7 @@ def by_argument(x: Tensor) -> Tensor:
 
 
 def other() -> types.ModuleType:
-    """A module whose functions call each other."""
+    """A module with functions that call each other."""
     module = types.ModuleType("other_library")
     text = "def double(x):\n    return x * factor()\n\ndef factor():\n    return 2.0\n"
     exec(text, vars(module))

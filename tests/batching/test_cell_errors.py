@@ -1,4 +1,4 @@
-"""What a cell's forward raises says which cell, which type, and what it was called with."""
+"""Errors in a cell's forward name the cell, its type and the shapes of its arguments."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ X = {"word": torch.ones(6, 4), "phrase": torch.empty(3, 0)}
 
 
 class Mine(Cell):
-    """A cell whose forward is a function of (x, children)."""
+    """A cell with any function of (x, children) as its forward."""
 
     def __init__(self, function: Callable[..., Any], arity: int | None = 2, **fields: int) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ STATES: dict[str, tuple[Callable[[], Cell], type[GraphfoldError], str]] = {
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", STATES)
-def test_what_a_cell_returns_or_reads(name: str, engine: str) -> None:
+def test_wrong_states_and_reads_of_a_cell(name: str, engine: str) -> None:
     make, kind, text = STATES[name]
     with pytest.raises(kind, match=rf"^{LINE}Mine\(h=8.*\) (returns )?{text}"):
         run(make(), engine)
@@ -299,7 +299,7 @@ ARGUMENTS: dict[str, tuple[Callable[[], object], type[GraphfoldError], str]] = {
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_what_a_network_is_given(name: str) -> None:
+def test_wrong_arguments_of_a_network(name: str) -> None:
     call, kind, text = ARGUMENTS[name]
     with pytest.raises(kind, match=text) as caught:
         call()
@@ -310,7 +310,7 @@ def test_what_a_network_is_given(name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "came"), [(None, "None"), ((1, 2), "a tuple of 2"), (torch.ones(1), None)]
 )
-def test_what_other_methods_return(value: Any, came: str | None, engine: str) -> None:
+def test_wrong_returns_of_other_methods(value: Any, came: str | None, engine: str) -> None:
     for method in ("before", "after"):
         cell_type = type("Odd", (Forward,), {method: lambda self, x: value})
         if came is None and method == "before":

@@ -47,7 +47,7 @@ def _on_its_device(request: pytest.FixtureRequest) -> None:
 
 
 class TopDownCell(Cell):
-    """d = tanh(W h + U Σ_k d_k): its own state of the pass up, and that of the nodes above."""
+    """d = tanh(W h + U Σ_k d_k): h of the pass up, and d of the nodes above."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class TopDownCell(Cell):
 
 
 class Problem(NamedTuple):
-    """Graphs with what is computed over them."""
+    """Graphs, and the passes and the network over them."""
 
     dag: TypedDAG
     passes: Sequence[Pass]
@@ -173,8 +173,8 @@ def results(problem: Problem, plan: Plan, is_new: bool = False) -> list[Tensor |
         loss = sum((weighted_sum(value) for value in values), torch.zeros(()))
     wanted = [*network.parameters(), *x.values()]
     grads = torch.autograd.grad(loss, wanted, allow_unused=True)
-    found = (*values, *grads)
-    return [None if tensor is None else tensor.detach().double().cpu() for tensor in found]
+    actual = (*values, *grads)
+    return [None if tensor is None else tensor.detach().double().cpu() for tensor in actual]
 
 
 @cache
@@ -184,7 +184,7 @@ def reference(name: str) -> list[Tensor | None]:
 
 
 def inputs(problem: Problem) -> list[tuple[str, Tensor]]:
-    """One row for each type: equal inputs, so that there are equal nodes to share."""
+    """One row for each type: equal inputs make equal nodes, which can be shared."""
     generator = torch.Generator().manual_seed(1)
     names = [node_type.name for node_type in problem.dag.schema.types]
     return [(name, torch.randn(1, SIZE, generator=generator).double()) for name in names]
@@ -197,20 +197,23 @@ def weighted_sum(value: Tensor) -> Tensor:
     return (value.double() * weight.to(value.device)).sum()
 
 
+#: How the engine runs, and how far off it may be; on a CPU, other tests see the slow ones, too.
+PLANS = [
+    pytest.param(plan, limit, marks=marks, id=str(plan))
+    for plan, limit, marks in (
+        ({}, 1e-9, pytest.mark.slow),
+        ({"fuse": False}, 1e-9, pytest.mark.slow),
+        ({"share": True}, 1e-9, ()),
+        ({"policy": "critical_path"}, 1e-9, pytest.mark.slow),
+        ({"dtype": torch.float32}, 1e-4, ()),
+        ({"dtype": torch.float32, "autocast": True, "fuse": False}, 1e-1, ()),
+    )
+]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize(
-    ("plan", "limit"),
-    [
-        ({}, 1e-9),
-        ({"fuse": False}, 1e-9),
-        ({"share": True}, 1e-9),
-        ({"policy": "critical_path"}, 1e-9),
-        ({"dtype": torch.float32}, 1e-4),
-        ({"dtype": torch.float32, "autocast": True, "fuse": False}, 1e-1),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("plan", "limit"), PLANS)
 def test_a_device_computes_what_one_node_at_a_time_does(
     name: str, plan: dict[str, object], limit: float, device: str
 ) -> None:
@@ -225,9 +228,9 @@ def test_a_device_computes_what_one_node_at_a_time_does(
 @pytest.mark.parametrize("share", [False, True])
 def test_the_same_bits_come_again(name: str, share: bool, device: str) -> None:
     problem, plan = make_problem(name), Plan(device, share=share)
-    found = results(problem, plan)
-    assert distance(found, results(problem, plan)) == 0
-    assert distance(found, results(problem, plan, is_new=True)) == 0
+    actual = results(problem, plan)
+    assert distance(actual, results(problem, plan)) == 0
+    assert distance(actual, results(problem, plan, is_new=True)) == 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -240,7 +243,7 @@ def test_dropout_depends_on_the_seed_alone(name: str, device: str) -> None:
     assert distance(got, results(problem, Plan(device, policy="critical_path"))) <= 1e-9
 
 
-def test_gradients_that_are_off_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_gradients_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, want, right = make_problem("up"), reference("up"), EagerReader.rows
 
     def wrong(self: EagerReader, field: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""How passes, cells and schema fit together, and what is said when they do not."""
+"""Passes, cells and schema of a network, and the errors where they do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.compile leaves networks and models as they are; torch.jit.script is refused in words."""
+"""torch.compile does not change networks and models; torch.jit.script is refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_network_runs_as_it_is(network_and_batch):
 
 
 @pytest.mark.usefixtures("clean_compiler")
-def test_what_stands_around_a_network_is_compiled(network_and_batch):
+def test_code_around_a_network_is_compiled(network_and_batch):
     network, batch, x = network_and_batch
     graphs: list[str] = []
 

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lets cells say that they run as they are, or not as native code."""
+    """Ignores the warnings of cells that are not compiled."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(r"ignore:\w+Cell is not compiled"))

@@ -46,7 +46,7 @@ class LogSumExp(td.Primitive):
 
 
 class LogSumExpCell(Cell):
-    """The same for the nodes of a group."""
+    """The cell of `LogSumExp`, for all nodes of a group."""
 
     reads = ()
 

@@ -125,7 +125,7 @@ def test_several_may_store_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "0.npy"])
-def test_a_damaged_copy_is_made_anew(tmp_path: Path, name: str) -> None:
+def test_a_damaged_copy_is_rebuilt(tmp_path: Path, name: str) -> None:
     stored(tmp_path, scored(), EXAMPLES)
     (copy,) = tmp_path.iterdir()
     whole = (copy / name).read_bytes()

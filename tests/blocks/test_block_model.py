@@ -50,7 +50,7 @@ MOLECULES = Schema(
 
 
 def trees() -> TypedDAG:
-    """Two trees whose nodes are numbered in another order than they are computed in."""
+    """Two trees whose node numbers differ from the order of computation."""
     builder = GraphBuilder(TREES)
     builder.nodes("phrase", 2, tag=[0, 3], label=[1, 2])
     builder.nodes("word", 3, form=[6, 0, 2], label=[0, 1, 2])
@@ -302,7 +302,7 @@ def test_copies_compute_the_same(through: Any) -> None:
     assert not torch.equal(loss(made, trees()), loss(other, trees()))
 
 
-def test_a_copy_in_another_default_dtype_knows_its_own() -> None:
+def test_a_copy_keeps_its_dtype_under_another_default() -> None:
     made = model().double()
     torch.set_default_dtype(torch.float64)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import add, check_batched, neg, same, times
+from block_checks import add, check_batched, neg, times
 from torch import nn
 from torch.nn import functional as F
 
@@ -26,34 +26,10 @@ def labelled_tree() -> td.Block:
     return block
 
 
-def test_metrics_come_in_the_order_of_the_blocks_with_their_labels() -> None:
-    trees = [
-        [1, "a", [2, "b"], [3, "c"], [4, "d"]],
-        [5, "e", [6, "f", [7, "g"]]],
-    ]
-    model = td.compile(labelled_tree())
-    for engine in ("fast", "autograd", "reference"):
-        model.engine = engine
-        result = model.run(trees)
-        assert result.output is None
-        assert result.metrics["leaf"].tolist() == [2, 3, 4, 7]
-        assert result.metrics["internal"].tolist() == [1, 5, 6]
-        assert result.labels == {"leaf": ["b", "c", "d", "g"], "internal": ["a", "e", "f"]}
-
-
 def test_a_metric_without_values_is_empty() -> None:
     block = td.Map(td.Vector(2) >> td.Metric("m")) >> td.Void()
     assert td.compile(block).run([[], []]).metrics["m"].shape == (0, 2)
     assert block.eval([])[1]["m"].shape == (0, 2)
-
-
-def test_losses_may_be_metrics() -> None:
-    weight = nn.Parameter(torch.tensor(3.0))
-    block = td.Map(td.AllOf(td.Scalar(), weight) >> td.Function(torch.mul) >> td.Metric("m"))
-    model = td.compile(block >> td.Void())
-    model.run([[1, 2], [4]]).metrics["m"].sum().backward()
-    assert weight.grad is not None
-    assert weight.grad.item() == 7.0
 
 
 def test_a_constant_may_be_learned() -> None:
@@ -65,16 +41,6 @@ def test_a_constant_may_be_learned() -> None:
     assert [name for name, _ in model.named_parameters()] == ["blocks.constant.value"]
 
 
-@pytest.mark.parametrize("cell", [nn.GRUCell(3, 4), nn.LSTMCell(3, 4), nn.RNNCell(3, 4)])
-def test_recurrent_cells_run_like_torch(cell: Any) -> None:
-    block = td.Map(td.Vector(3)) >> td.RNN(td.RNNCell(cell)) >> td.GetItem(0) >> td.GetItem(-1)
-    values = torch.randn(5, 3)
-    layer = {nn.GRUCell: nn.GRU, nn.LSTMCell: nn.LSTM, nn.RNNCell: nn.RNN}[type(cell)](3, 4)
-    layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
-    want = layer(values.unsqueeze(1))[0][-1, 0]
-    torch.testing.assert_close(td.compile(block)([values.tolist()])[0], want)
-
-
 def test_attention_is_the_softmax_of_the_scores() -> None:
     score = nn.Linear(3, 1)
     block = td.Map(td.Vector(3)) >> td.Attention(score)
@@ -84,36 +50,6 @@ def test_attention_is_the_softmax_of_the_scores() -> None:
     torch.testing.assert_close(got[0], want)
     assert got[1].tolist() == [0.0] * 3
     check_batched(block, [values.tolist(), values[:2].tolist()])
-
-
-def filled(value: float) -> Any:
-    return lambda weight: nn.init.constant_(weight, value)
-
-
-def test_fc() -> None:
-    block = td.Vector(2) >> td.FC(1, None, filled(2))
-    assert td.compile(block)([[0, 0], [1, 0], [1, 1]]).tolist() == [[0.0], [2.0], [4.0]]
-    block = td.Vector(2) >> td.FC(1, None, filled(7), weight_norm=True)
-    torch.testing.assert_close(block.eval([1, 1]), torch.tensor([2**0.5]))
-    halved = td.Vector(1) >> td.FC(1, F.relu, filled(4), normalization_fn=lambda x: x / 2)
-    assert td.compile(halved)([[-1], [1]]).tolist() == [[0.0], [2.0]]
-    chained = td.Vector(1) >> (td.FC(1, None, filled(2)) >> td.FC(1, None, filled(3)))
-    assert chained.eval([1.0], tolist=True) == [6.0]
-
-
-def test_a_layer_has_one_input_type() -> None:
-    layer = td.FC(2)
-    td.Vector(2) >> layer
-    with pytest.raises(TypeError, match="Type mismatch between input type"):
-        td.Vector(3) >> layer
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
-def test_embedding_goes_round(dtype: str) -> None:
-    table = np.array([[1, 2], [3, 4]])
-    model = td.compile(td.Scalar(dtype) >> td.Embedding(2, 2, table))
-    numbers = [0, 1, 7] + ([-5] if dtype != "uint8" else [])
-    assert model(numbers).tolist() == [table[abs(n) % 2].tolist() for n in numbers]
 
 
 def test_layers_show_what_they_are() -> None:
@@ -132,11 +68,6 @@ def test_layers_show_what_they_are() -> None:
     assert repr(other) == "Embedding(10, 3, trainable=False, mod_inputs=False, sparse=True)"
     cell = td.Function(td.RNNCell(nn.GRUCell(3, 4)))
     assert repr(cell) == "<Function fn=RNNCell( (cell): GRUCell(3, 4) )>"
-
-
-def test_embedding_may_refuse_what_is_out_of_range() -> None:
-    with pytest.raises(IndexError):
-        td.compile(td.Scalar("int64") >> td.Embedding(2, 2, mod_inputs=False))([2])
 
 
 def test_a_sparse_embedding_names_its_rows() -> None:
@@ -176,7 +107,7 @@ def test_a_dataset_of_one_example_is_refused(example: Any) -> None:
         td.BlockDataset(td.compile(td.Length()), example)
 
 
-def test_a_loader_shuffles_anew_each_time() -> None:
+def test_a_loader_shuffles_each_epoch_differently() -> None:
     model = td.compile(td.Scalar())
     data = td.BlockDataset(model, range(40))
 
@@ -209,27 +140,18 @@ def test_options_of_the_engine_are_reached() -> None:
         return td.compile(tree, fuse=fuse)
 
     examples = [(([1], [2]), ([3], [4]))]
-    found = []
+    actual = []
     for fuse in (False, True):
         made = model(fuse)
         layer.zero_grad()
         output = made(examples)
         output.sum().backward()
-        found.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
+        actual.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
         assert set(made.execution.values()) == {
             "compiled (native)" if fuse else "as it is (fuse=False)"
         }
         assert next(iter(made.execution)) in repr(made)
-    assert found[1] == pytest.approx(found[0])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_numbers_of_examples_are_read_in_the_dtype_of_the_model(dtype: torch.dtype) -> None:
-    pair = td.Record({0: td.Vector(2) >> td.FC(2), 1: td.Vector(2)}) >> td.Function(torch.mul)
-    model = td.compile(pair, fuse=True).to(dtype)
-    output = model([([1, 2], [3, 4])])
-    assert output.dtype == dtype
-    assert set(model.execution.values()) == {"compiled (native)"}
+    assert actual[1] == pytest.approx(actual[0])
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
@@ -240,8 +162,8 @@ def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
     assert {name: getattr(network, name) for name in options} == options
     model.engine, model.kernel, model.fuse, model.backend = "fast", "native", None, "native"
     assert model._network_of(schema) is network
-    found = (network.engine, network.kernel, network.fuse, network.backend)
-    assert found == ("fast", "native", None, "native")
+    actual = (network.engine, network.kernel, network.fuse, network.backend)
+    assert actual == ("fast", "native", None, "native")
 
 
 def test_processes_lower_as_one_does() -> None:
@@ -319,13 +241,6 @@ def test_state_dicts_hold_no_zeros() -> None:
     assert list(constant.state_dict()) == ["blocks.constant.value"]
 
 
-@pytest.mark.parametrize("name", ["keys", "type", "training", "a b"])
-def test_any_name_will_do(name: str) -> None:
-    model = td.compile(td.Vector(2) >> td.Function(nn.Linear(2, 2), name=name))
-    assert model([[1, 2]]).shape == (1, 2)
-    assert len(model.state_dict()) == 2
-
-
 def test_equal_nodes_may_be_computed_once() -> None:
     model, shared = td.compile(sums()), td.compile(sums(), share=True)
     shared.load_state_dict(model.state_dict())
@@ -363,32 +278,3 @@ def test_a_function_that_forgets_its_type_is_refused() -> None:
     block = td.Scalar() >> td.Function(lambda x: x, infer_output_type=False).set_output_type([3])
     with pytest.raises(TypeError, match="for 2 nodes of output type"):
         td.compile(block)([1, 2])
-
-
-def test_models_compute_in_the_dtype_of_their_parameters() -> None:
-    model = td.compile(sums()).double()
-    examples = [[[1, 2]], []]
-    assert model(examples).dtype == torch.float64
-    same(model(examples)[0], model.root.eval(examples[0]))
-    assert td.compile(td.Scalar("float64"))([0.1]).item() == 0.1
-
-
-def test_training_lowers_the_loss() -> None:
-    torch.manual_seed(0)
-    hidden = td.AllOf(td.Scalar()) >> td.Concat() >> td.FC(8)
-    model = td.compile(td.Map(hidden) >> td.Sum() >> td.FC(1, None))
-    examples = [torch.randn(n).tolist() for n in range(1, 9)]
-    target = torch.tensor([[sum(e)] for e in examples])
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    batch, losses = model.batch(examples), []
-    for _ in range(60):
-        loss = F.mse_loss(model(batch), target)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    assert losses[-1] < 0.1 * losses[0]
-
-
-def test_a_list_of_nothing() -> None:
-    assert td.compile(td.Scalar() >> neg())([]).shape == (0,)

@@ -3,68 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
 from typing import Any
 
 import pytest
-from block_checks import add, neg
 
 from graphfold import blocks as td
-from graphfold.errors import GraphfoldError
 
 P, V = td.PyObjectType(), td.VoidType()
-
-
-WHOLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "case": (
-        lambda: td.OneOf(len, {2: neg()}).set_input_type(P),
-        TypeError,
-        "^<OneOf>: bad input type PyObjectType.* for <Function fn='neg'>",
-    ),
-    "connected_case": (
-        lambda: td.Scalar() >> td.AllOf(td.AllOf(td.FC(2))),
-        TypeError,
-        r"^cannot connect <Scalar .* to <AllOf>: FC input shape must be 1D: \[\]",
-    ),
-    "item": (
-        lambda: td.Record((td.Scalar(), neg())).set_input_type(P),
-        TypeError,
-        "^<Record ordered=True>: bad input type .* for <Function fn='neg'>",
-    ),
-    "inner": (
-        lambda: td.Map(td.Record((neg(),))).set_input_type(P),
-        TypeError,
-        "^<Record ordered=True>: bad input type .* for <Function fn='neg'>",
-    ),
-    "some": (
-        lambda: td.Optional(neg()),
-        TypeError,
-        "^some_case of Optional: bad input type .* for <Function fn='neg'>",
-    ),
-    "none": (
-        lambda: td.Optional(td.Scalar(), td.Scalar()),
-        TypeError,
-        "^none_case of Optional: Type mismatch between input type VoidType.* in <Scalar",
-    ),
-    "start": (
-        lambda: td.Fold(add(), td.Scalar()),
-        TypeError,
-        "^start_block of Fold: Type mismatch .*VoidType.* in <Scalar",
-    ),
-    "default": (
-        lambda: td.Reduce(add(), 42),
-        TypeError,
-        "^default_block of Reduce: 42 cannot be converted to a block",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_an_error_in_a_part_names_the_whole(name: str) -> None:
-    make, kind, text = WHOLE[name]
-    with pytest.raises(kind, match=text) as caught:
-        make()
-    assert isinstance(caught.value, GraphfoldError)
 
 
 def test_a_note_names_the_example() -> None:
@@ -119,9 +64,3 @@ def inverse(x: float) -> float:
 
 def test_a_key_error_is_shown_as_it_is() -> None:
     assert str(td.BlockKeyError("no key 'a'.")) == "no key 'a'."
-
-
-def test_endless_values_are_no_output() -> None:
-    assert isinstance((td.Scalar() >> td.Broadcast()).eval(1), repeat)
-    with pytest.raises(TypeError, match="may not contain sequences"):
-        td.compile(td.Scalar() >> td.Broadcast(), ragged=True)

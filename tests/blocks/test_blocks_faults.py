@@ -1,4 +1,4 @@
-"""What blocks once got wrong: parameters that nobody learns, costs that grow too fast."""
+"""Faults that blocks once had: parameters without a gradient, costs that grow too fast."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_function_that_captures_is_named_also_in_training_alone() -> None:
         model.train()([[1, 2]])
 
 
-def test_what_another_module_of_the_model_holds_may_be_read_by_a_leaf() -> None:
+def test_a_leaf_may_read_weights_of_another_module() -> None:
     layer = nn.Linear(2, 2)
     both = td.AllOf(td.Vector(2) >> layer, td.Vector(2) >> td.Function(lambda x: x @ layer.weight))
     first, second = td.compile(both)([[1, 2]])
@@ -183,7 +183,7 @@ def test_places_take_memory_in_proportion_to_their_number(
     assert peak < 8_000_000  # an identity matrix has 64 MB
 
 
-def test_numbers_that_there_are_not_are_refused() -> None:
+def test_numbers_beyond_the_examples_are_refused() -> None:
     model = td.compile(td.Scalar())
     data = td.BlockDataset(model, [1, 2, 3])
     for number in (3, -1):
@@ -278,7 +278,7 @@ def as_list(left: Any, right: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", [Pair, as_tuple, as_list])
-def test_an_error_far_down_an_example_is_the_block_s_own(kind: Callable[[Any, Any], Any]) -> None:
+def test_an_error_deep_in_an_example_is_that_of_the_block(kind: Callable[[Any, Any], Any]) -> None:
     def sides(tree: Any) -> Any:
         return (tree.left, tree.right) if isinstance(tree, Pair) else tree
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from block_checks import ENGINES, same
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -93,10 +93,11 @@ def tensors(value: Any) -> list[Tensor]:
 def gradients(outputs: list[Tensor]) -> list[Tensor]:
     parameters = list(MODEL.parameters())
     loss = sum((t.double().square().sum() for t in outputs), torch.zeros((), dtype=torch.float64))
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, grads, strict=True)]
 
 
+@settings(max_examples=5)
 @given(examples=st.lists(records, min_size=1, max_size=4))
 def test_eval_is_batched_is_reference(examples: list[Any]) -> None:
     alone = [ROOT.eval(example) for example in examples]
@@ -149,7 +150,7 @@ def test_a_ragged_output_is_what_eval_gives(batch: list[Any]) -> None:
 
 
 def _listed(value: Any) -> Any:
-    """A tensor as numbers; lists and tuples as they are."""
+    """Turns tensors into numbers, also within lists and tuples."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_listed, value))
     return value if value is None else value.tolist()

@@ -32,7 +32,7 @@ class Leaf(nn.Module):
 
 
 class Node(nn.Module):
-    """The same with two children."""
+    """Equations 9-14 with two children."""
 
     def __init__(self, from_h: nn.Linear) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Loss(nn.Module):
 
 
 class Parts:
-    """What both forms are made of."""
+    """The modules that both forms share."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -82,9 +82,9 @@ def block_form(parts: Parts) -> td.Block:
 
         @td.compose
         def scored(x: Any) -> Any:
-            found = state(x)
-            loss(found[0], label(x))
-            return found
+            node_state = state(x)
+            loss(node_state[0], label(x))
+            return node_state
 
         return scored
 

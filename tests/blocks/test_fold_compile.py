@@ -8,123 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import ENGINES, add, neg
-from fold_checks import Faults, P, V, array, goes_wrong, numbers, objects
+from block_checks import goes_wrong, neg, numbers
 from torch import Tensor, nn
 
 from graphfold import blocks as td
-
-
-def lengths() -> td.Block:
-    return td.InputTransform(len) >> td.Scalar()
-
-
-def wrong(examples: Any, root: Any = td.Scalar) -> Any:
-    """What happens when a model is given something else than a list."""
-    return lambda: td.compile(root())(examples)
-
-
-SINGLE = "takes a batch of examples, not a single example"
-
-FAULTS: Faults = {
-    "empty": (
-        lambda: td.compile(td.Record([])),
-        TypeError,
-        r"root must have at least one output or metric tensor: TupleType\(\)",
-    ),
-    "void": (
-        lambda: td.compile(td.Void()),
-        TypeError,
-        r"root must have at least one output or metric tensor: VoidType\(\)",
-    ),
-    "object": (
-        lambda: td.compile(td.GetItem("foo")),
-        TypeError,
-        r"root outputs must all be tensors: PyObjectType\(\)",
-    ),
-    "object_inside": (
-        lambda: td.compile((td.Scalar(), td.Identity())),
-        TypeError,
-        r"root outputs must all be tensors: TupleType\(Tensor.*PyObjectType\(\)\)",
-    ),
-    "objects_come_first": (
-        lambda: td.compile((numbers(), td.Identity())),
-        TypeError,
-        "root outputs must all be tensors",
-    ),
-    "sequence": (
-        lambda: td.compile(numbers()),
-        TypeError,
-        r"root output may not contain sequences: SequenceType\(",
-    ),
-    "sequence_inside": (
-        lambda: td.compile((td.Scalar(), (numbers(),))),
-        TypeError,
-        r"root output may not contain sequences: TupleType\(",
-    ),
-    "endless": (
-        lambda: td.compile(td.Scalar() >> td.Broadcast()),
-        TypeError,
-        "root output may not contain sequences: BroadcastSequenceType",
-    ),
-    "endless_ragged": (
-        lambda: td.compile(td.Scalar() >> td.Broadcast(), ragged=True),
-        TypeError,
-        "root output may not contain sequences: BroadcastSequenceType",
-    ),
-    "number": (lambda: td.compile(5), TypeError, "5 cannot be converted to a block"),
-    "function": (lambda: td.compile(neg()), TypeError, "bad input type PyObjectType.*Function"),
-    "zip": (lambda: td.compile(td.Zip()), TypeError, "bad input type PyObjectType.*Zip"),
-    "nth": (lambda: td.compile(td.Nth()), TypeError, "bad input type PyObjectType.*Nth"),
-    "reduce": (lambda: td.compile(td.Sum()), TypeError, "bad input type PyObjectType.*Sum"),
-    "takes_tensors": (
-        lambda: td.compile(td.Identity().set_input_type([3]) >> neg()),
-        TypeError,
-        "Type mismatch between input type PyObjectType.*TensorType",
-    ),
-    "inside": (
-        lambda: td.compile((td.Scalar(), td.Composition())),
-        TypeError,
-        "Composition block has no output",
-    ),
-    "one_number": (wrong(5), TypeError, SINGLE + ": 5"),
-    "one_none": (wrong(None), TypeError, SINGLE),
-    "one_text": (wrong("foobar", lengths), TypeError, SINGLE + ": 'foobar'"),
-    "one_dict": (wrong({"a": 5}, lambda: {"a": td.Scalar()}), TypeError, SINGLE),
-    "one_array": (wrong(np.ones(3), lambda: td.Vector(3)), TypeError, SINGLE),
-    "one_tensor": (wrong(torch.ones(3), lambda: td.Vector(3)), TypeError, SINGLE),
-    "one_tuple": (wrong((1, 2), lambda: (td.Scalar(), td.Scalar())), TypeError, SINGLE),
-    "run": (lambda: td.compile(td.Scalar()).run(5), TypeError, SINGLE),  # type: ignore[arg-type]
-    "lower": (lambda: td.compile(td.Scalar()).lower(5), TypeError, SINGLE),  # type: ignore
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_error(name: str) -> None:
-    goes_wrong(FAULTS[name])
-
-
-@pytest.mark.parametrize("size", range(5))
-@pytest.mark.parametrize("engine", ENGINES)
-def test_outputs_come_in_the_order_of_examples(size: int, engine: str) -> None:
-    examples = list(range(size))
-    model = td.compile(td.Scalar(), engine=engine)
-    assert model(examples).tolist() == examples
-    negative = td.compile(td.Scalar() >> neg(), engine=engine)
-    assert negative(examples).tolist() == [-n for n in examples]
-
-
-def test_any_root() -> None:
-    assert td.compile(lengths())(["foobar", "baz"]).tolist() == [6.0, 3.0]
-    assert td.compile(td.Length())(["foobar", "baz"]).tolist() == [6.0, 3.0]
-    pair = td.compile((td.Scalar("int32"), td.Vector(2)))([(1, [2, 3]), (4, [5, 6])])
-    assert isinstance(pair, tuple)
-    assert [item.tolist() for item in pair] == [[1, 4], [[2.0, 3.0], [5.0, 6.0]]]
-    record = td.compile({"b": td.Scalar(), "a": (td.Scalar(), td.Void())})
-    first, second = record([{"a": (1, None), "b": 2}])
-    assert (first[0].tolist(), first[1], second.tolist()) == ([1.0], None, [2.0])
-    assert td.compile(td.FromTensor(array([1, 2])))([None, None]).tolist() == [[1.0, 2.0]] * 2
-    assert td.compile(nn.Parameter(torch.ones(2)))([None]).tolist() == [[1.0, 1.0]]
 
 
 def test_batches_may_be_of_any_iterable_but_a_single_example() -> None:
@@ -141,21 +28,6 @@ def test_batches_may_be_of_any_iterable_but_a_single_example() -> None:
     ]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 7])
-def test_batches_of_any_size_give_the_same(batch_size: int) -> None:
-    model = td.compile(numbers() >> td.Fold(add(), td.Zeros([])))
-    examples = [list(range(n)) for n in (3, 0, 5, 1, 4)]
-    batches = [examples[i : i + batch_size] for i in range(0, len(examples), batch_size)]
-    assert torch.cat([model(b) for b in batches]).tolist() == [sum(e) for e in examples]
-
-
-def test_processes_give_the_same_in_the_same_order() -> None:
-    model = td.compile(numbers() >> td.Sum())
-    examples = [list(range(n % 7)) for n in range(40)]
-    dag = model.lower(examples, num_workers=2)
-    assert model(model.batch(dag)).tolist() == [sum(e) for e in examples]
-
-
 def test_a_block_may_be_compiled_again_and_evaluated_before_and_after() -> None:
     block = td.Scalar() >> neg()
     assert block.eval(1, tolist=True) == -1.0
@@ -165,28 +37,7 @@ def test_a_block_may_be_compiled_again_and_evaluated_before_and_after() -> None:
     assert block.eval(2, tolist=True) == -2.0
 
 
-def test_what_eval_gives() -> None:
-    assert isinstance(td.Scalar().eval(1), torch.Tensor)
-    assert td.Vector(2).eval([1, 2]).shape == (2,)
-    assert (td.Scalar() >> td.Void()).eval(1) is None
-    assert td.Record([]).eval(()) == ()
-    assert objects().eval("x") == "x"
-    assert td.Identity().set_input_type(V).eval(None) is None
-    assert (td.Scalar().input_type, td.compile(td.Scalar()).root.output_type) == (
-        P,
-        td.TensorType([]),
-    )
-
-
-def test_a_batch_computes_gradients() -> None:
-    layer = nn.Linear(1, 1, bias=False)
-    model = td.compile(td.Map(td.Vector(1) >> layer) >> td.Sum())
-    model([[[1], [2]], [], [[4]]]).sum().backward()
-    assert layer.weight.grad is not None
-    assert layer.weight.grad.tolist() == [[7.0]]
-    layer.weight.grad = None
-    model.root.eval([[1], [2]]).sum().backward()
-    assert layer.weight.grad.tolist() == [[3.0]]  # type: ignore[attr-defined]
+SINGLE = "takes a batch of examples, not a single example"
 
 
 @pytest.mark.parametrize("kind", [tuple, list, np.array, torch.tensor])

@@ -8,129 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import ENGINES, add, neg, times
-from fold_checks import Cases, Faults, P, V, array, goes_wrong, hold, numbers, objects
+from block_checks import ENGINES, add, array, goes_wrong, hold, neg
 from torch import Tensor
 
 from graphfold import blocks as td
 
 T = td.TensorType
-
-
-def swapped(x: Tensor, y: tuple[Tensor, Tensor]) -> Any:
-    return (y[1], x), y[0]
-
-
-VALUES: Cases = {
-    "doubled": (lambda: td.Scalar() >> times(2), 21, 42.0, 1),
-    "any_function": (lambda: td.Scalar() >> (lambda x: 2 * x), 21, 42.0, 1),
-    "nested": (
-        lambda: (td.Vector(1), (td.Vector(2), td.Vector(3))) >> td.Function(swapped),
-        ([1], ([2, 3], [4, 5, 6])),
-        (([4.0, 5.0, 6.0], [1.0]), [2.0, 3.0]),
-        1,
-    ),
-    "one_item": (lambda: td.Scalar() >> td.Function(lambda x: [x]), 1, (1.0,), 1),
-    "two_items": (
-        lambda: td.Vector(2) >> td.Function(lambda x: [x, x.int()]),
-        [1, 2],
-        ([1.0, 2.0], [1, 2]),
-        1,
-    ),
-    "ints": (lambda: td.Scalar("int64") >> neg(), 2**60, -(2**60), 1),
-    "matmul": (
-        lambda: (td.Tensor([1, 2]), td.Tensor([2, 1])) >> td.Function(torch.matmul),
-        ([[1, 2]], [[3], [4]]),
-        [[11.0]],
-        1,
-    ),
-    "chain": (lambda: td.Scalar() >> times(2) >> times(3) >> neg(), 1, -6.0, 3),
-    "void": (td.Void, "anything", None, 0),
-}
-
-FAULTS: Faults = {
-    "number": (lambda: td.Function(42), TypeError, "fn is not callable: 42"),  # type: ignore
-    "object": (lambda: objects() >> neg(), TypeError, "bad input type PyObjectType.*Function"),
-    "void": (lambda: td.Void() >> neg(), TypeError, "bad input type VoidType.*Function"),
-    "sequence": (lambda: numbers() >> neg(), TypeError, "bad input type SequenceType.*Function"),
-    "nothing": (
-        lambda: td.Record([]) >> neg(),
-        TypeError,
-        "functions must take at least one tensor input",
-    ),
-    "nothing_nested": (
-        lambda: ((), ((),)) >> neg(),
-        TypeError,
-        "functions must take at least one tensor input",
-    ),
-    "sequence_inside": (
-        lambda: td.AllOf(numbers(), numbers()) >> add(),
-        TypeError,
-        "function inputs must be tensors: .*SequenceType",
-    ),
-    "void_inside": (
-        lambda: td.AllOf(td.Void(), td.Scalar()) >> add(),
-        TypeError,
-        "function inputs must be tensors: .*VoidType",
-    ),
-    "object_inside": (
-        lambda: td.AllOf(td.Identity(), td.Scalar()) >> add(),
-        TypeError,
-        "function inputs must be tensors: .*PyObjectType",
-    ),
-    "output": (
-        lambda: td.Function(torch.neg).set_output_type(()),
-        TypeError,
-        "functions must return at least one tensor output",
-    ),
-    "output_inside": (
-        lambda: td.Function(torch.neg).set_output_type((V, [])),
-        TypeError,
-        "function outputs must be tensors",
-    ),
-    "output_object": (lambda: neg().set_output_type(P), TypeError, "bad output type PyObjectType"),
-    "returns_number": (
-        lambda: td.Scalar() >> td.Function(lambda x: 42),
-        TypeError,
-        "42.*is not a tensor",
-    ),
-    "returns_scalar": (
-        lambda: td.Scalar() >> td.Function(lambda x: torch.zeros([])),
-        TypeError,
-        "expected a batch tensor, saw a scalar",
-    ),
-    "returns_no_batch": (
-        lambda: td.Scalar() >> td.Function(lambda x: torch.zeros(1)),
-        TypeError,
-        r"leading \(batch\) dimension",
-    ),
-    "mixes_rows": (
-        lambda: (td.Vector(1), td.Scalar()) >> add(),
-        TypeError,
-        "add.*mixes the rows of a batch",
-    ),
-    "arity": (lambda: (td.Scalar(),) * 3 >> add(), TypeError, "add.*cannot take TupleType"),
-    "other_output": (
-        lambda: td.Vector(3) >> neg().set_output_type([2]),
-        TypeError,
-        r"Type mismatch between output type .*\(3,\).*\(2,\)",
-    ),
-    "not_inferred": (
-        lambda: (td.Scalar() >> td.Function(torch.neg, infer_output_type=False)).eval(1),
-        TypeError,
-        "Cannot determine output type for Function",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_value(name: str) -> None:
-    hold(*VALUES[name])
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_error(name: str) -> None:
-    goes_wrong(FAULTS[name])
 
 
 @pytest.mark.parametrize("shape", [[], [1], [2, 3]])
@@ -139,22 +22,6 @@ def test_a_function_keeps_shape_and_dtype(shape: list[int], dtype: str) -> None:
     block = td.Tensor(shape, dtype) >> neg()
     assert block.output_type == T(shape, dtype)
     hold(lambda: block, np.full(shape, 3), np.full(shape, -3, dtype).tolist(), 1)
-
-
-def test_output_types_are_found_when_connected() -> None:
-    def of(given: Any, function: Any) -> Any:
-        return td.Function(function).set_input_type(given).output_type
-
-    assert of([2, 3], lambda x: x.to(torch.int32)) == T([2, 3], "int32")
-    assert of(([3, 2], [2, 5]), torch.matmul) == T([3, 5])
-    assert of(([1, 1], [1, 1]), torch.matmul) == T([1, 1])
-    assert of(([3, 5], [42, "int32"]), lambda x, y: [x, y]) == td.convert_to_type(
-        ([3, 5], [42, "int32"])
-    )
-    assert ({"a": td.Scalar(), "b": td.Vector(5)} >> td.Concat()).output_type == T([6])
-    assert (td.Vector(37) >> neg()).output_type == T([37])
-    given = td.Function(torch.neg, infer_output_type=False).set_output_type([3])
-    assert (td.Vector(3) >> given).output_type == T([3])
 
 
 def test_a_module_that_does_not_fit_is_reported_once() -> None:
@@ -186,7 +53,7 @@ def test_a_function_is_called_once_for_all_that_can_run_together() -> None:
 
 
 def declared(function: Any, kind: Any) -> td.Block:
-    """A function whose output type nothing but the declaration says."""
+    """A function whose output type is declared, not inferred."""
     return td.Scalar() >> td.Function(function, "f", infer_output_type=False).set_output_type(kind)
 
 

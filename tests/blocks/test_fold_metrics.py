@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from block_checks import ENGINES, neg, times
-from fold_checks import Cases, Faults, P, V, exactly, goes_wrong, hold, numbers, objects
+from block_checks import ENGINES, exactly
 from torch import nn
 
 from graphfold import blocks as td
@@ -38,94 +37,6 @@ def labelled() -> td.Block:
     return block
 
 
-def noted() -> td.Block:
-    composition = td.Composition()
-    with composition.scope():
-        s = td.Scalar("int32").reads(composition.input)
-        td.Metric("foo").reads(s)
-        composition.output.reads(s)
-    return composition
-
-
-VALUES: Cases = {
-    "beside": (
-        lambda: td.Map(td.Scalar() >> td.AllOf(td.Metric("x"), td.Identity())),
-        [1, 2],
-        ([(None, 1.0), (None, 2.0)], {"x": [1.0, 2.0]}),
-        1,
-    ),
-    "two": (
-        lambda: td.Record(
-            (
-                td.Map(td.Scalar("int32") >> td.Metric("x")),
-                td.Map(td.Scalar() >> td.Metric("y")),
-            )
-        ),
-        ([1, 2], [3]),
-        (([None, None], [None]), {"x": [1, 2], "y": [3.0]}),
-        1,
-    ),
-    "nth": (
-        lambda: (td.Map(noted()), td.Identity()) >> td.Nth(),
-        (range(32), -1),
-        (31, {"foo": list(range(32))}),
-        1,
-    ),
-    "void": (
-        lambda: td.Map(td.Scalar() >> td.Metric("foo")) >> td.Void(),
-        range(3),
-        (None, {"foo": [0.0, 1.0, 2.0]}),
-        1,
-    ),
-    "computed": (lambda: td.Scalar() >> neg() >> td.Metric("m"), 3, (None, {"m": [-3.0]}), 2),
-    "constant": (lambda: torch.ones(2) >> td.Metric("m"), None, (None, {"m": [[1.0, 1.0]]}), 1),
-    "labelled": (
-        lambda: (td.Scalar(), td.Identity()) >> td.Metric("m"),
-        (3, "three"),
-        (None, {"m": [3.0]}),
-        1,
-    ),
-    "same_name": (
-        lambda: td.Scalar() >> td.AllOf(td.Metric("m"), times(2) >> td.Metric("m"), td.Identity()),
-        3,
-        ((None, None, 3.0), {"m": [3.0, 6.0]}),
-        2,
-    ),
-}
-
-FAULTS: Faults = {
-    "object": (lambda: objects() >> td.Metric("m"), TypeError, "bad input type PyObjectType"),
-    "void": (lambda: td.Void() >> td.Metric("m"), TypeError, "bad input type VoidType"),
-    "sequence": (lambda: numbers() >> td.Metric("m"), TypeError, "bad input type SequenceType"),
-    "label": (
-        lambda: (td.Scalar(), td.Scalar()) >> td.Metric("m"),
-        TypeError,
-        r"Metric 'm'> takes \(tensor, PyObject\), not TupleType",
-    ),
-    "value": (
-        lambda: (objects(), td.Scalar()) >> td.Metric("m"),
-        TypeError,
-        r"Metric 'm'> takes \(tensor, PyObject\), not TupleType",
-    ),
-    "three": (
-        lambda: (td.Scalar(), td.Scalar(), objects()) >> td.Metric("m"),
-        TypeError,
-        r"expected a two-tuple of \(tensor, PyObject\) by <Metric",
-    ),
-    "shapes": (
-        lambda: td.compile((by_sign([]), by_sign([2]))),
-        TypeError,
-        r"Metric (negative|positive) has incompatible types: .*\(\).* vs. .*\(2,\)",
-    ),
-    "dtypes": (
-        lambda: td.AllOf(td.Scalar() >> td.Metric("m"), td.Scalar("int32") >> td.Metric("m")).eval(
-            1
-        ),
-        TypeError,
-        "Metric m has incompatible types: .*float32.* vs. .*int32",
-    ),
-}
-
 #: A batch, its sums, what is positive and what is negative.
 SIGNS: list[tuple[list[list[float]], list[float], list[float], list[float]]] = [
     ([[1, 2, 3, 4]], [10], [1, 2, 3, 4], []),
@@ -134,16 +45,6 @@ SIGNS: list[tuple[list[list[float]], list[float], list[float], list[float]]] = [
     ([[1, 2, -3, -4], [5, 6, -7, -8, 0]], [-4, -4], [1, 2, 5, 6], [-3, -4, -7, -8, 0]),
     ([[]], [0], [], []),
 ]
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_value(name: str) -> None:
-    hold(*VALUES[name])
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_error(name: str) -> None:
-    goes_wrong(FAULTS[name])
 
 
 @pytest.mark.parametrize(("batch", "sums", "positive", "negative"), SIGNS)
@@ -182,17 +83,6 @@ def test_labels_come_back_beside_their_values() -> None:
     assert labelled().eval(trees[1], tolist=True) == (None, {"internal": [5, 6], "leaf": [7]})
 
 
-def test_batches_of_varying_length() -> None:
-    model = td.compile(td.Map(td.Scalar() >> td.Metric("foo")) >> td.Void())
-    result = model.run([range(3), range(4)])
-    assert result.output is None
-    assert result.metrics["foo"].tolist() == [0, 1, 2, 0, 1, 2, 3]
-    pairs = td.Map((td.Scalar(), td.Identity()) >> td.Metric("foo")) >> td.Void()
-    result = td.compile(pairs).run([[(0, "zero"), (1, "one")], [(2, "two")]])
-    assert result.labels == {"foo": ["zero", "one", "two"]}
-    assert result.metrics["foo"].tolist() == [0, 1, 2]
-
-
 def test_labels_may_be_anything() -> None:
     block = td.Map((td.Scalar(), td.Identity()) >> td.Metric("m")) >> td.Void()
     labels = [None, {"a": [1]}, [1, 2], "x", "x"]
@@ -218,14 +108,6 @@ def test_a_loss_may_be_a_metric() -> None:
     assert weight.grad == 3.0
     td.compile(block >> td.Void()).run([[1, 2], [4]]).metrics["m"].sum().backward()  # type: ignore[no-untyped-call]
     assert weight.grad == 10.0
-
-
-def test_types_of_metrics() -> None:
-    metric = td.Metric("m")
-    (td.Scalar(), objects()) >> metric
-    assert metric.input_type == td.TupleType(td.TensorType(()), P)
-    assert metric.output_type == V
-    assert metric.name == "m"
 
 
 def test_a_name_may_be_any_object() -> None:

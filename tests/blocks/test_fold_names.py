@@ -1,4 +1,4 @@
-"""What blocks print, as TensorFlow Fold's tests have it, without its prefix `td.`."""
+"""Texts that blocks print: as in TensorFlow Fold's tests, without the prefix `td.`."""
 
 from __future__ import annotations
 

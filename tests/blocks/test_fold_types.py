@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fold_checks import Faults, P, V, goes_wrong, scalar
+from block_checks import P, V, scalar
 
 from graphfold import blocks as td
 
@@ -38,11 +38,6 @@ def test_types_are_spelled_and_compared_by_value(text: str) -> None:
     assert (one != other) is False
     assert {one, other} == {one}
     assert [key for key, make in SPELLED.items() if make() == one] == [text]
-
-
-def test_a_sequence_is_not_a_broadcast_one() -> None:
-    assert td.SequenceType(scalar) != td.BroadcastSequenceType(scalar)
-    assert isinstance(td.BroadcastSequenceType(scalar), td.SequenceType)
 
 
 def test_types_are_ordered_by_what_they_print() -> None:
@@ -181,30 +176,6 @@ def test_what_converts_to_types() -> None:
 )
 def test_canonical_types(kind: Any, canonical: td.ResultType) -> None:
     assert td.canonicalize_type(kind) == canonical
-
-
-MADE: Faults = {
-    "shape_number": (lambda: T(3), TypeError, "shape must be a tuple or list.*3"),  # type: ignore
-    "shape_text": (lambda: T("ab"), TypeError, "'ab'"),  # type: ignore[arg-type]
-    "negative": (lambda: T([-1]), TypeError, r"\[-1\]"),
-    "fraction": (lambda: T([1.5]), TypeError, r"\[1.5\]"),  # type: ignore[list-item]
-    "none": (lambda: T([None]), TypeError, "None"),  # type: ignore[list-item]
-    "dtype": (lambda: T([2], "floaty"), TypeError, "floaty"),
-    "item_number": (lambda: td.TupleType(5), TypeError, r"\[0\].*5"),  # type: ignore[arg-type]
-    "item": (lambda: td.TupleType(scalar, 3), TypeError, r"\[1\].*3"),  # type: ignore[arg-type]
-    "element": (lambda: td.SequenceType([2]), TypeError, r"\[2\] is not a type"),  # type: ignore
-    "endless": (lambda: td.BroadcastSequenceType(2), TypeError, "not a type"),  # type: ignore
-    "from_none": (lambda: td.convert_to_type(None), TypeError, "None to a type"),
-    "from_dict": (lambda: td.convert_to_type({}), TypeError, "{} to a type"),
-    "from_fraction": (lambda: td.convert_to_type(1.5), TypeError, "1.5 to a type"),
-    "from_bool": (lambda: td.convert_to_type(True), TypeError, "True to a type"),
-    "nested": (lambda: td.convert_to_type(([2], 1.5)), TypeError, "1.5 to a type"),
-}
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_what_is_no_type(name: str) -> None:
-    goes_wrong(MADE[name])
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,14 @@ def test_gradients_of_a_transform_are_those_of_autograd(engine: str, is_first: b
 
     if not is_first:
         loss(parameters)
-    found = torch.func.grad(loss)(parameters)
+    actual = torch.func.grad(loss)(parameters)
     grads = torch.autograd.grad(loss(parameters), list(parameters.values()))
-    torch.testing.assert_close(found, dict(zip(parameters, grads, strict=True)))
+    torch.testing.assert_close(actual, dict(zip(parameters, grads, strict=True)))
 
 
 def test_another_default_device() -> None:
     want = model("fast")(EXAMPLES)
     made = model("fast")
     with torch.device("meta"):  # as torch.set_default_device
-        found = made(EXAMPLES)
-    torch.testing.assert_close(found, want)
+        actual = made(EXAMPLES)
+    torch.testing.assert_close(actual, want)

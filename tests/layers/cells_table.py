@@ -97,7 +97,7 @@ class Case:
 
     @property
     def fuses(self) -> tuple[bool | None, ...]:
-        """How `Network` may be told to run its cells; those of trees have to be compiled."""
+        """Values of `fuse` for the network; cells of trees have to be compiled."""
         return (None, False) if self.has_rounds else (True, False)
 
     @property

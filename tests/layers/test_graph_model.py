@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
-from strategies import dags, with_empty_graph
+from strategies import dags
 
-from graphfold.batching import Batch, Down, Rounds, Up, build_schedule
+from graphfold.batching import Batch, Rounds, Up, build_schedule
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers import (
-    ChildSumTreeLSTMCell,
     ClassificationHead,
     FeatureEncoder,
     FingerprintCell,
@@ -33,7 +30,6 @@ from graphfold.layers import (
     RelatednessHead,
     RootReadout,
     SumReadout,
-    TreeGRUCell,
 )
 
 TREES = Schema(
@@ -50,10 +46,12 @@ MOLECULES = Schema(
     graph_features=(Column("smiles", "string"),),
     graph_targets=(Column("y"), Column("toxic", "int64", size=2)),
 )
-SENTENCES = Schema(
-    types=(NodeType("word", None, (Column("form", "int64", size=7),)),),
-    graph_targets=(Column("relatedness"),),
-)
+
+
+TREE_CELLS = {
+    "word": partial(LeafLSTMCell, hidden_size=4),
+    "pair": partial(NaryTreeLSTMCell, hidden_size=4),
+}
 
 
 def tree_model(**changes: Any) -> GraphModel:
@@ -61,12 +59,7 @@ def tree_model(**changes: Any) -> GraphModel:
         "schema": TREES,
         "encoder": partial(FeatureEncoder, size=6),
         "passes": [Up()],
-        "cells": [
-            {
-                "word": partial(LeafLSTMCell, hidden_size=4),
-                "pair": partial(NaryTreeLSTMCell, hidden_size=4),
-            }
-        ],
+        "cells": [TREE_CELLS],
         "readout": NodeReadout,
         "head": partial(ClassificationHead, target="label"),
     }
@@ -111,35 +104,6 @@ def test_a_tree_model_predicts_every_node(dag):
             assert parameter.grad.isfinite().all()
 
 
-@given(dag=dags(MOLECULES, symmetric=True, outputs="all"))
-def test_a_molecule_model_predicts_every_graph(dag):
-    dag, model = with_empty_graph(dag), molecule_model(scalers={"y": (5.0, 2.0)})
-    raw = model(batch_of(dag, model))
-    assert raw.shape == (dag.num_graphs, 1)
-    torch.testing.assert_close(model.head.decode(raw), 2 * raw + 5)
-
-
-@given(dag=dags(TREES, outputs="last"))
-def test_the_reference_engine_agrees(dag):
-    model = tree_model().double()
-    want = model(batch_of(dag, model))
-    model.network.engine = "reference"
-    torch.testing.assert_close(model(batch_of(dag, model)), want, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("part", "make", "match"),
-    [
-        ("readout", partial(RootReadout, over="nodes"), "takes no 'over'. .*It takes: input_size"),
-        ("head", partial(RootReadout), "head is a RootReadout. Give a Head."),
-        ("head", partial(ClassificationHead, hidden_size=0), "a layer of width 0 holds nothing"),
-    ],
-)
-def test_a_part_that_cannot_be_one_is_named(part, make, match):
-    with pytest.raises(ConfigError, match=match):
-        tree_model(**{part: make})
-
-
 def test_parts_learn_their_sizes():
     model = tree_model()
     word, pair = (cells[0] for cells in model.network.cells[0].values())
@@ -150,7 +114,7 @@ def test_parts_learn_their_sizes():
     assert model.passes == (Up(),)
 
 
-def test_rounds_have_weights_of_their_own_if_asked():
+def test_weights_per_round_are_an_option():
     cells = molecule_model().network.cells[0]["atom"]
     assert len(cells) == 3
     assert cells[0] is not cells[1]
@@ -158,51 +122,13 @@ def test_rounds_have_weights_of_their_own_if_asked():
     assert len(molecule_model(per_round_weights=False).network.cells[0]["atom"]) == 1
 
 
-def test_a_fingerprint_is_read_by_its_own_name():
+def test_a_readout_may_read_the_fingerprint():
     model = molecule_model(
         cells=[{"atom": partial(FingerprintCell, hidden_size=6, fingerprint_size=11)}],
         readout=partial(SumReadout, field="fingerprint"),
         head=partial(MultiLabelHead, targets=["toxic"], hidden_size=3),
     )
     assert model.head.layers[1].in_features == 11
-
-
-def test_several_passes():
-    model = tree_model(
-        passes=[Up(), Down()],
-        cells=[
-            {"word": partial(LeafCell, hidden_size=4), "pair": partial(TreeGRUCell, hidden_size=4)},
-            {
-                "word": partial(TreeGRUCell, hidden_size=4),
-                "pair": partial(TreeGRUCell, hidden_size=4),
-            },
-        ],
-    )
-    assert model.passes == (Up(), Down())
-
-
-@given(dag=dags(SENTENCES, min_graphs=2, outputs="all", max_nodes=1))
-def test_pairs(dag):
-    model = GraphModel(
-        SENTENCES,
-        partial(FeatureEncoder, size=6),
-        [Up()],
-        [{"word": partial(ChildSumTreeLSTMCell, hidden_size=4)}],
-        PairReadout,
-        partial(RelatednessHead, target="relatedness"),
-    )
-    twice = replace(
-        dag,
-        output_index=dag.output_index.repeat_interleave(2),
-        output_ptr=dag.output_ptr * 2,
-    )
-    assert model(batch_of(twice, model)).shape == (dag.num_graphs, 5)
-
-
-def test_finished_parts_are_taken_as_they_are():
-    cell = LeafLSTMCell(6, 4)
-    cells = [{"word": cell, "pair": partial(NaryTreeLSTMCell, hidden_size=4)}]
-    assert tree_model(cells=cells).network.cells[0]["word"][0] is cell
 
 
 def test_every_fault_is_reported_at_once():
@@ -227,6 +153,31 @@ def test_every_fault_is_reported_at_once():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
+        (
+            {"readout": partial(RootReadout, over="nodes")},
+            "takes no 'over'. .*It takes: input_size",
+        ),
+        ({"head": partial(RootReadout)}, "head is a RootReadout. Give a Head."),
+        ({"head": partial(ClassificationHead, hidden_size=0)}, "a layer of width 0 holds nothing"),
+        ({"encoder": {"a": 1}}, r"a part of the model is \{'a': 1\}, but it must be"),
+        (
+            {"cells": [TREE_CELLS | {"pair": partial(NaryTreeLSTMCell, hidden_size=4, arity=2)}]},
+            "needs 2 children, but type 'pair' has 3",
+        ),
+        (
+            {"cells": [TREE_CELLS | {"word": partial(LeafCell, hidden_size=4)}]},
+            "reads field 'c', but its children of type 'word'",
+        ),
+    ],
+)
+def test_parts_of_a_tree_model_that_do_not_fit_are_refused(changes, match):
+    with pytest.raises(ConfigError, match=match):
+        tree_model(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
         ({"passes": [Rounds("bnd", 2)]}, "no relation 'bnd' for Rounds. Did you mean 'bond'"),
         ({"passes": [1]}, "passes has 1, which is no pass. Give Up, Down or Rounds"),
         ({"passes": []}, "there are 0 passes but cells for 1"),
@@ -245,6 +196,7 @@ def test_every_fault_is_reported_at_once():
         ({"engine": "fats"}, "no engine 'fats'"),
         ({"cells": [{"atom": partial(GCNCell, hidden_size=-1)}]}, "GCNCell cannot be made: .*-1"),
         ({"cells": [{"atom": partial(LeafCell, hidden_size="6")}]}, "LeafCell cannot be made: "),
+        ({"cells": [{"atom": partial(GCNCell, hidden_size=0)}]}, "the field 'h' with width 0"),
         ({"encoder": partial(FeatureEncoder, size=0)}, "encoder of size 0 encodes nothing"),
         (
             {"head": partial(RelatednessHead, target="y")},
@@ -252,46 +204,7 @@ def test_every_fault_is_reported_at_once():
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_parts_that_do_not_fit_are_refused(changes, match):
     with pytest.raises(ConfigError, match=match):
         molecule_model(**changes)
-
-
-@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_field_without_width_is_refused():
-    with pytest.raises(ConfigError, match="GCNCell of type 'atom' has the field 'h' with width 0"):
-        molecule_model(cells=[{"atom": partial(GCNCell, hidden_size=0)}])
-
-
-def test_a_cell_of_another_arity_is_refused():
-    cells = [
-        {
-            "word": partial(LeafLSTMCell, hidden_size=4),
-            "pair": partial(NaryTreeLSTMCell, hidden_size=4, arity=2),
-        }
-    ]
-    with pytest.raises(ConfigError, match="needs 2 children, but type 'pair' has 3"):
-        tree_model(cells=cells)
-
-
-def test_a_missing_field_is_refused():
-    cells = [
-        {
-            "word": partial(LeafCell, hidden_size=4),
-            "pair": partial(NaryTreeLSTMCell, hidden_size=4),
-        }
-    ]
-    with pytest.raises(ConfigError, match="reads field 'c', but its children of type 'word'"):
-        tree_model(cells=cells)
-
-
-def test_the_root_can_be_read_alone():
-    model = tree_model(readout=RootReadout, head=RegressionHead)
-    assert model.head.targets == ("score",)
-    assert model.head.columns[0].unit == "points"
-
-
-@pytest.mark.parametrize("part", ["encoder", "readout", "head"])
-def test_a_part_that_cannot_be_called_is_named(part: str) -> None:
-    with pytest.raises(ConfigError, match=r"a part of the model is \{'a': 1\}, but it must be"):
-        tree_model(**{part: {"a": 1}})

@@ -1,4 +1,4 @@
-"""Pairs of nodes: which there are, their features, and what Weave makes of them."""
+"""Pairs of nodes: which nodes they join, their features, and Weave over them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from strategies import bond_schema, dags, with_empty_graph
 
 from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.dag import Column, TypedDAG
-from graphfold.errors import ConfigError
 from graphfold.layers import WeaveAtomCell, WeavePairCell
-from graphfold.layers.graph_model import choose_addition
 from graphfold.layers.node_pairs import NodePairs
 
 SCHEMA = bond_schema((Column("order", "uint8", size=3),))
@@ -21,12 +19,12 @@ graphs = dags(SCHEMA, symmetric=True, outputs="all")
 
 def bonds(dag: TypedDAG) -> dict[tuple[int, int], set[int]]:
     """(source, target) -> the orders of the bonds between them."""
-    relation, found = dag.relations["bond"], {}
+    relation, joined = dag.relations["bond"], {}
     target = torch.repeat_interleave(torch.arange(dag.num_nodes), relation.ptr.diff())
     orders = dag.columns["relation:bond"]["order"].tolist()
     for one, other, order in zip(relation.index.tolist(), target.tolist(), orders, strict=True):
-        found.setdefault((one, other), set()).add(order)
-    return found
+        joined.setdefault((one, other), set()).add(order)
+    return joined
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -38,7 +36,7 @@ def test_there_is_a_pair_for_every_two_nodes_that_are_near(most, dag):
     known, graph = bonds(dag), nx.Graph(list(bonds(dag)))
     real = torch.nonzero(made.op_type == 0).view(-1)
     pairs = torch.nonzero(made.op_type == 1).view(-1)
-    weave, found = made.relations["weave"], {}
+    weave, distances = made.relations["weave"], {}
     columns = made.columns["type:pair"]
     for number, pair in enumerate(pairs.tolist()):
         ends = weave.index[weave.ptr[pair] : weave.ptr[pair + 1]]
@@ -47,12 +45,12 @@ def test_there_is_a_pair_for_every_two_nodes_that_are_near(most, dag):
         assert int(made.batch[pair]) == int(dag.batch[one])
         order = int(columns["edge_order"][number])
         assert order in known.get((one, other), {3})
-        found[one, other] = int(columns["distance"][number]) + 1
+        distances[one, other] = int(columns["distance"][number]) + 1
         for end in ends.tolist():
             assert pair in weave.index[weave.ptr[end] : weave.ptr[end + 1]].tolist()
     paths = dict(nx.all_pairs_shortest_path_length(graph, most))
     want = {(a, b): n for a, ends in paths.items() for b, n in ends.items() if a < b}
-    assert found == want
+    assert distances == want
     assert len(weave.index) == 4 * len(want)
 
 
@@ -77,10 +75,3 @@ def test_weave_equals_its_equations(dag):
             messages = torch.relu(atom.from_pair(near)).sum(0)
             want = atom.both(torch.cat([torch.relu(atom.from_own(h[node])), messages]))
         torch.testing.assert_close(got[node], torch.relu(want))
-
-
-def test_wrong_arguments():
-    with pytest.raises(ConfigError, match="a path has at least one edge"):
-        NodePairs("bond", 0)
-    with pytest.raises(ConfigError, match="adds pairs or a virtual node. Set one"):
-        choose_addition("bond", {"relation": "bond"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import pytest
 import torch
 from hypothesis import given
 from strategies import bond_schema, dags, with_empty_graph
@@ -13,7 +12,6 @@ from strategies import bond_schema, dags, with_empty_graph
 from graphfold.batching import Rounds
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.dag.depth import compute_depth
-from graphfold.errors import ConfigError, SchemaError
 from graphfold.layers import FeatureEncoder, GINECell, GraphModel, RegressionHead, SumReadout
 from graphfold.layers.virtual_node import VirtualNode
 
@@ -103,21 +101,3 @@ def test_readouts_see_the_nodes_of_the_data_only(dag):
     want = torch.zeros(dag.num_graphs + 1, 4, dtype=h.dtype).index_add(0, dag.batch, h)
     torch.testing.assert_close(rows, want)
     assert set(one.network.execution.values()) <= {"compiled (native)"}
-
-
-@given(dag=graphs)
-def test_equal_nodes_may_be_shared(dag):
-    one = model(2, "bond")
-    shared, plain = (one(one.plan(dag, share=share)) for share in (True, False))
-    torch.testing.assert_close(shared, plain)
-
-
-def test_a_type_of_that_name_is_refused():
-    schema = Schema((NodeType("virtual", 0),), relations=PLAIN.relations)
-    with pytest.raises(ConfigError, match="a type 'virtual' already"):
-        VirtualNode("bond").schema(schema)
-
-
-def test_an_unknown_relation_is_refused():
-    with pytest.raises(SchemaError, match="bnod"):
-        VirtualNode("bnod").schema(SCHEMA)

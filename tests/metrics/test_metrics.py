@@ -27,27 +27,29 @@ def values(task: str, predicted: Tensor, target: Tensor) -> dict[str, float | No
 def test_classes(rng: np.random.Generator) -> None:
     probability = rng.dirichlet(np.ones(5), 200)
     target = rng.integers(0, 4, 200)  # class 4 never occurs, but is predicted
-    found = values("multiclass", torch.tensor(probability), torch.tensor(target))
+    actual = values("multiclass", torch.tensor(probability), torch.tensor(target))
     predicted = probability.argmax(1)
-    assert found["accuracy"] == pytest.approx(reference.accuracy_score(target, predicted))
-    assert found["macro_f1"] == pytest.approx(
+    assert actual["accuracy"] == pytest.approx(reference.accuracy_score(target, predicted))
+    assert actual["macro_f1"] == pytest.approx(
         reference.f1_score(target, predicted, average="macro")
     )
-    assert found["mcc"] == pytest.approx(reference.matthews_corrcoef(target, predicted))
+    assert actual["mcc"] == pytest.approx(reference.matthews_corrcoef(target, predicted))
 
 
 def test_yes_or_no(rng: np.random.Generator) -> None:
     target = rng.integers(0, 2, 300)
     probability = np.round(rng.uniform(0, 1, 300) * 0.7 + target * 0.3, 2)  # with ties
-    found = values("binary", torch.tensor(probability), torch.tensor(target))
-    assert found["roc_auc"] == pytest.approx(reference.roc_auc_score(target, probability), abs=1e-6)
+    actual = values("binary", torch.tensor(probability), torch.tensor(target))
+    assert actual["roc_auc"] == pytest.approx(
+        reference.roc_auc_score(target, probability), abs=1e-6
+    )
     wanted = reference.average_precision_score(target, probability)
-    assert found["pr_auc"] == pytest.approx(wanted, abs=1e-6)
+    assert actual["pr_auc"] == pytest.approx(wanted, abs=1e-6)
     answer = probability > 0.5
-    assert found["mcc"] == pytest.approx(reference.matthews_corrcoef(target, answer))
-    assert found["accuracy"] == pytest.approx(reference.accuracy_score(target, answer))
-    assert found["f1"] == pytest.approx(reference.f1_score(target, answer))
-    assert found["macro_f1"] == pytest.approx(reference.f1_score(target, answer, average="macro"))
+    assert actual["mcc"] == pytest.approx(reference.matthews_corrcoef(target, answer))
+    assert actual["accuracy"] == pytest.approx(reference.accuracy_score(target, answer))
+    assert actual["f1"] == pytest.approx(reference.f1_score(target, answer))
+    assert actual["macro_f1"] == pytest.approx(reference.f1_score(target, answer, average="macro"))
 
 
 def test_positive_or_negative_roots_of_five_classes(rng: np.random.Generator) -> None:
@@ -56,21 +58,21 @@ def test_positive_or_negative_roots_of_five_classes(rng: np.random.Generator) ->
     clear = target != 2
     positive = probability[:, 3] + probability[:, 4] > probability[:, 0] + probability[:, 1]
     wanted = reference.accuracy_score(target[clear] > 2, positive[clear])
-    found = values("multiclass", torch.tensor(probability), torch.tensor(target))
-    assert found["root_binary_accuracy"] == pytest.approx(wanted)
-    assert found["root_accuracy"] == found["node_accuracy"] == found["accuracy"]
+    actual = values("multiclass", torch.tensor(probability), torch.tensor(target))
+    assert actual["root_binary_accuracy"] == pytest.approx(wanted)
+    assert actual["root_accuracy"] == actual["node_accuracy"] == actual["accuracy"]
 
 
 def test_numbers(rng: np.random.Generator) -> None:
     target = rng.normal(100, 3, 150)
     predicted = np.round(target + rng.normal(0, 2, 150), 0)  # with ties
-    found = values("regression", torch.tensor(predicted), torch.tensor(target))
-    assert found["mae"] == pytest.approx(reference.mean_absolute_error(target, predicted))
-    assert found["mse"] == pytest.approx(reference.mean_squared_error(target, predicted))
-    assert found["rmse"] == pytest.approx(reference.root_mean_squared_error(target, predicted))
-    assert found["r2"] == pytest.approx(reference.r2_score(target, predicted))
-    assert found["pearson"] == pytest.approx(stats.pearsonr(target, predicted)[0])
-    assert found["spearman"] == pytest.approx(stats.spearmanr(target, predicted)[0])
+    actual = values("regression", torch.tensor(predicted), torch.tensor(target))
+    assert actual["mae"] == pytest.approx(reference.mean_absolute_error(target, predicted))
+    assert actual["mse"] == pytest.approx(reference.mean_squared_error(target, predicted))
+    assert actual["rmse"] == pytest.approx(reference.root_mean_squared_error(target, predicted))
+    assert actual["r2"] == pytest.approx(reference.r2_score(target, predicted))
+    assert actual["pearson"] == pytest.approx(stats.pearsonr(target, predicted)[0])
+    assert actual["spearman"] == pytest.approx(stats.spearmanr(target, predicted)[0])
 
 
 def test_one_class_only_has_no_areas() -> None:
@@ -94,9 +96,9 @@ def test_a_constant_prediction_has_no_correlation_with_classes() -> None:
 
 
 def test_no_variation_has_no_correlation() -> None:
-    found = values("regression", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]))
-    assert found["pearson"] is None
-    assert found["r2"] == -1.0
+    actual = values("regression", torch.tensor([1.0, 1.0]), torch.tensor([1.0, 2.0]))
+    assert actual["pearson"] is None
+    assert actual["r2"] == -1.0
     same = values("regression", torch.tensor([1.0, 2.0]), torch.tensor([3.0, 3.0]))
     assert same["r2"] is None
     assert same["rmse"] == pytest.approx(2.5**0.5)

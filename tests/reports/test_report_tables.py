@@ -30,7 +30,7 @@ def test_of_many_classes_the_usual_mistakes_are_named() -> None:
     assert format_confusion(counts) == "c2 as c5: 7\nc1 as c3: 4"
 
 
-def test_targets_have_rows_of_a_table_of_their_own() -> None:
+def test_targets_have_a_table() -> None:
     names = [f"t{n}" for n in range(6)]
     metrics = {"rmse": 1.0, "mae": 2.0, "loss": 3.0}
     metrics |= {f"{m}/{name}": n / 2 for m in ("rmse", "mae") for n, name in enumerate(names)}
@@ -52,7 +52,7 @@ def test_of_many_targets_the_first_are_shown() -> None:
     assert lines[-1] == "and 197 more targets"
 
 
-def test_one_target_has_no_table_of_its_own() -> None:
+def test_one_target_has_no_table() -> None:
     metrics = {"val/rmse": 1.0, "val/rmse/y": 1.0, "test/rmse": 2.0, "test/rmse/y": 2.0}
     assert len(metrics_table(metrics).splitlines()) == 2
     assert metrics_table({}) == ""

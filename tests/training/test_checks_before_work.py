@@ -54,19 +54,7 @@ CLASSES = ("data.target_columns=[kind]", "data.task=classification")
 SICK = ("experiment=sick_tree_lstm", "+model.head.low=3", "+model.head.high=4")
 CASES = {
     "intervals of classes": ([*CLASSES, "calibration.method=conformal"], "not for binary pred"),
-    "intervals of classes of an ensemble": (
-        [*CLASSES, "calibration.method=conformal", "ensemble=2"], "not for binary predictions",
-    ),
     "temperature of numbers": (["calibration.method=temperature"], "not for regression predict"),
-    "temperature of deviations": (
-        ["calibration.method=temperature", "+model.head.loss=mean_variance"], "not for regression",
-    ),
-    "temperature of quantiles": (
-        ["calibration.method=temperature", "+model.head.loss=quantile"], "not for regression",
-    ),
-    "temperature of evidence": (
-        ["calibration.method=temperature", "+model.head.loss=evidential"], "not for regression",
-    ),
     "a list of widths": (
         ["+model.head.hidden_size=[300,300]"], "model.head.hidden_size is [300, 300], but",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.tiny_runs import read_json, train, write_corpora
+from training.tiny_runs import read_json, train
 
 from benchmarks.experiment import load_experiment
 from graphfold.batching.native.library import why_missing
@@ -79,11 +79,6 @@ MORE = {
 DATA_OF = {"sequence": "sst", "position": "ud_english_ewt", "across": "sick"}
 
 
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
-
-
 #: Those that train with every change, one of each kind; of the others a tenth does.
 ALWAYS = (
     "listops_tree_lstm",
@@ -120,13 +115,13 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
 ) -> None:
     own = [f"experiment={experiment}", f"data.cache_dir={tmp_path}", "data.batch_size=25"]
     try:
-        found = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
+        loaded = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
     except DataError as error:
         pytest.skip(str(error))
-    (batch,) = found.batches(1)
-    found.model.train()
-    found.step(batch)  # warnings are errors
-    assert set(found.model.network.execution.values()) == {"compiled (native)"}
+    (batch,) = loaded.batches(1)
+    loaded.model.train()
+    loaded.step(batch)  # warnings are errors
+    assert set(loaded.model.network.execution.values()) == {"compiled (native)"}
 
 
 @pytest.mark.parametrize("data", DATA)

@@ -150,7 +150,7 @@ def test_the_denominator_is_the_weight_of_the_whole_step(
 def test_two_processes_have_the_denominator_of_one(
     head: str, more: tuple[str, ...], step: TakeStep
 ) -> None:
-    """The weights of a step are added up over all processes, whatever share each of them has."""
+    """The weights of a step are added up over all processes."""
     words = (WEIGHED, *HEADS[head])
     apart = step("weighed", *words, *more, devices=2)
     both_agree(apart, step("weighed", *words))

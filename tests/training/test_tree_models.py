@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.tiny_runs import write_corpora
 
 from benchmarks.experiment import load_experiment
 from graphfold.batching import Down, Up
@@ -52,23 +51,18 @@ CASES += [
 ]
 
 
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
-
-
 @pytest.mark.parametrize(("experiment", "model", "more"), CASES)
 def test_it_learns(experiment: str, model: str, more: tuple[str, ...], corpora: Path) -> None:
     own = [f"experiment={experiment}", f"model={model}", "model.hidden_size=8", "data.batch_size=8"]
     if why_missing(torch.float32) is None:
         own.append("model.fuse=true")  # an error unless all cells are compiled
     torch.manual_seed(1)
-    found = load_experiment([*own, f"data.root={corpora}", "model.dropout=0", *more])
-    (batch,) = found.batches(1)
+    loaded = load_experiment([*own, f"data.root={corpora}", "model.dropout=0", *more])
+    (batch,) = loaded.batches(1)
     losses = []
     for _ in range(8):
-        losses.append(found.loss(found.model(batch), batch).item())
-        found.step(batch)
+        losses.append(loaded.loss(loaded.model(batch), batch).item())
+        loaded.step(batch)
     assert min(losses[4:]) < losses[0]
 
 
@@ -89,8 +83,8 @@ def test_a_number_of_layers_that_is_none(layers: str, corpora: Path) -> None:
 
 def test_words_are_read_in_order_before_the_tree(corpora: Path) -> None:
     own = ["experiment=sst_tree_lstm", "model=sequence_tree_lstm", "model.hidden_size=8"]
-    found = load_experiment([*own, f"data.root={corpora}"])
-    assert found.model.passes == (Up("next"), Down("next"), Up())
-    (batch,) = found.batches(1)
+    loaded = load_experiment([*own, f"data.root={corpora}"])
+    assert loaded.model.passes == (Up("next"), Down("next"), Up())
+    (batch,) = loaded.batches(1)
     words = int((batch.dag.op_type == 0).sum())
     assert len(batch.dag.relations["next"].index) == words - batch.num_graphs

@@ -139,7 +139,7 @@ def bracket_tree(rng: random.Random, num_words: int = 5) -> str:
 
 
 def conllu(rng: random.Random, num_words: int = 4) -> str:
-    """A sentence whose first word is the root, with the blank line after it."""
+    """A sentence with its first word as the root, and the blank line after it."""
     words = [rng.choice(WORDS) for _ in range(num_words)]
     lines = [f"# text = {' '.join(words)}"]
     for number, word in enumerate(words, start=1):

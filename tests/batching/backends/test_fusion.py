@@ -1,4 +1,4 @@
-"""Fusion: what is computed with what reads it, and what is not."""
+"""Fusion: values that are computed together with their reader, and values that are not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_product_is_computed_with_what_ends_it(to):
 
 
 @pytest.mark.parametrize("why", ["read twice", "a result", "another shape", "one row for all"])
-def test_a_product_is_computed_on_its_own(to, why):
+def test_a_product_is_computed_alone(to, why):
     x = to.add(op.PULL, NODES, (4,), name="x")
     product = to.add(op.MULTIPLY, NODES, (4,), [x, WEIGHT])
     places = {product.value} if why == "a result" else set()
@@ -62,7 +62,7 @@ def test_rows_are_read_where_they_lie(to):
 
 
 @pytest.mark.parametrize("reader", [op.MULTIPLY, op.SUM_EDGES, op.MAX_EDGES, op.MUL], ids=str)
-def test_rows_are_copied_for_what_reads_them_in_other_ways(to, reader):
+def test_rows_are_copied_for_other_readers(to, reader):
     rows = to.add(op.GATHER, EDGES, (4,), name="h")
     if reader is op.MUL:
         to.apply(op.MUL, rows, rows)

@@ -47,18 +47,18 @@ def dtype_network(kind: str) -> Network:
 
 
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
-def test_a_network_can_be_told_which_backend_to_take(kind: str) -> None:
-    network, found = networks()[kind], {}
+def test_a_network_takes_the_named_backend(kind: str) -> None:
+    network, actual = networks()[kind], {}
     for name in ("torch", "native", "auto"):
         network.backend = name
-        found[name] = run(network)
+        actual[name] = run(network)
         by = "torch" if name == "torch" else "native"
         assert set(network.execution.values()) == {f"compiled ({by})"}
         assert f"compiled ({by})" in repr(network)
-    torch.testing.assert_close(found["torch"], found["native"], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual["torch"], actual["native"], rtol=1e-10, atol=1e-10)
 
 
-def test_a_backend_that_is_not_there() -> None:
+def test_an_unknown_backend() -> None:
     with pytest.raises(
         ConfigError, match=r"no backend 'c'\. Use one of auto, native, triton, torch"
     ):
@@ -66,21 +66,19 @@ def test_a_backend_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
-@pytest.mark.parametrize(
-    ("dtype", "limit"), [(torch.float16, 2e-2), (torch.bfloat16, 1e-1), (torch.float32, 1e-4)]
-)
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.bfloat16, 1e-1), (torch.float32, 1e-4)])
 def test_other_dtypes(kind: str, dtype: torch.dtype, limit: float) -> None:
     network = dtype_network(kind)
     want = {name: value.detach() for name, value in run(network.double()).items()}
-    found = {name: value.detach() for name, value in run(network.to(dtype)).items()}
+    actual = {name: value.detach() for name, value in run(network.to(dtype)).items()}
     assert set(network.execution.values()) == {"compiled (torch)"}
     for name, value in want.items():
-        assert found[name].dtype == dtype
+        assert actual[name].dtype == dtype
         scale = max(float(value.abs().max()), 1.0)
-        torch.testing.assert_close(found[name].double(), value, rtol=0, atol=limit * scale)
+        torch.testing.assert_close(actual[name].double(), value, rtol=0, atol=limit * scale)
 
 
-def test_what_the_backends_refuse() -> None:
+def test_reasons_why_a_backend_does_not_run() -> None:
     native, by_torch, gpu = NativeBackend(), TorchBackend(), torch.device("cuda", 0)
     assert native.why_not(gpu, torch.float32) == (
         "native code runs on CPUs, and the batch is on cuda:0"
@@ -113,9 +111,9 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
     network.recompile()
     message = "Cell does not run as native code: it does something odd. It runs as operations of"
     with pytest.warns(UserWarning, match=message):
-        found = run(network)
+        actual = run(network)
     assert set(network.execution.values()) == {"compiled (torch)"}
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     monkeypatch.setattr(TorchBackend, "write_program", unwritable("it is odder still"))
     network.fuse = None
     network.recompile()
@@ -143,8 +141,8 @@ def test_a_gpu_computes_what_the_cpu_does(
     for name in states:
         assert states[name].device.type == "cuda"
         scale = max(float(want[name].abs().max()), 1.0)
-        found = states[name].detach().double().cpu()
-        torch.testing.assert_close(found, want[name], rtol=0, atol=limit * scale)
+        actual = states[name].detach().double().cpu()
+        torch.testing.assert_close(actual, want[name], rtol=0, atol=limit * scale)
 
 
 def test_no_graph_of_autograd_is_kept() -> None:
@@ -154,7 +152,7 @@ def test_no_graph_of_autograd_is_kept() -> None:
 
 
 def test_tensors_on_another_device_are_refused() -> None:
-    """What is on `meta` has no numbers, and stands for any other device."""
+    """The device `meta` stands for any other device."""
     for engine in ("fast", "autograd", "reference"):
         network = make_network(engine=engine)
         batch, x = make_batch(DAG, network), make_x(DAG)
@@ -185,6 +183,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
     environment = {
         **os.environ,

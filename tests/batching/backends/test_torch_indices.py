@@ -22,8 +22,8 @@ def ring(size: int) -> TypedDAG:
 
 
 def plans() -> dict[str, tuple[PassSchedule, PassSchedule]]:
-    """Plans on the CPU, and copies whose numbers nobody can read."""
-    found = {}
+    """Plans on the CPU, and copies on `meta`, which have no numbers."""
+    pairs = {}
     for name, dag, item in (
         ("up", random_dag(4, 3), Up()),
         ("down", chain(4), Down()),
@@ -32,10 +32,10 @@ def plans() -> dict[str, tuple[PassSchedule, PassSchedule]]:
         schedule = build_schedule(dag, [item])
         there = schedule.to("meta")
         if name == "rounds":
-            found[name] = schedule.unrolled[0].plan, there.unrolled[0].plan
+            pairs[name] = schedule.unrolled[0].plan, there.unrolled[0].plan
         else:
-            found[name] = schedule.passes[0], there.passes[0]
-    return found
+            pairs[name] = schedule.passes[0], there.passes[0]
+    return pairs
 
 
 PLANS = plans()
@@ -51,11 +51,11 @@ def test_a_plan_elsewhere_gets_the_indices_of_the_plan_on_the_cpu(plan, kind):
     here, there = plan
     if kind == "previous_row" and here.previous_row is None:
         pytest.skip("only rounds have rows before")
-    want, found = GroupIndices().parts(here, kind), GroupIndices().parts(there, kind)
-    assert list(found) == list(want)
+    want, actual = GroupIndices().parts(here, kind), GroupIndices().parts(there, kind)
+    assert list(actual) == list(want)
     for start, own in want.items():
         pairs = zip(
-            *(p if isinstance(p, tuple) else (p,) for p in (own, found[start])), strict=True
+            *(p if isinstance(p, tuple) else (p,) for p in (own, actual[start])), strict=True
         )
         for part, moved in pairs:
             assert (moved.device.type, moved.shape) == ("meta", part.shape)
@@ -66,11 +66,11 @@ def test_readers_of_some_rows_are_those_of_each_of_them(plan, kind):
     here, there = plan
     ptr, reader = _READERS[kind](here, 1)
     rows = range(1, here.num_rows)
-    found, own, among = GroupIndices().readers(here, kind, 1, rows)
-    assert torch.equal(found, reader[among])
+    actual, own, among = GroupIndices().readers(here, kind, 1, rows)
+    assert torch.equal(actual, reader[among])
     for number, row in enumerate(rows):
         want = reader[ptr[row] : ptr[row + 1]]
-        assert torch.equal(found[own[number] : own[number + 1]], want)
+        assert torch.equal(actual[own[number] : own[number + 1]], want)
     moved, pointers, same = GroupIndices().readers(there, kind, 1, rows)
-    assert (moved.shape, pointers.shape, same) == (found.shape, own.shape, among)
+    assert (moved.shape, pointers.shape, same) == (actual.shape, own.shape, among)
     assert moved.device.type == "meta"

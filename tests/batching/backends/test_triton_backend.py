@@ -34,7 +34,7 @@ DAG = random_dag(4, 0)
 
 @pytest.fixture
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Only this backend, and no complaints of NumPy about rows that nobody reads."""
+    """Only this backend, without NumPy's warnings about unused rows."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(TritonBackend, "devices", ("cpu",))
     monkeypatch.setattr(choice, "BACKENDS", {"triton": TritonBackend()})
@@ -55,8 +55,8 @@ def test_cells_are_those_of_the_reference(case: Case) -> None:
     dag = diamond(case)
     want = values_and_gradients(case, dag, case.network("reference"))
     network = case.network()
-    found = values_and_gradients(case, dag, network)
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+    actual = values_and_gradients(case, dag, network)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     assert set(network.execution.values()) == {"compiled (triton)"}
 
 
@@ -69,31 +69,31 @@ def test_other_dtypes(dtype: torch.dtype, limit: float) -> None:
     network = tree_lstm()
     x = make_x(DAG)
     want = states_and_gradients(network, DAG, x)
-    found = states_and_gradients(network.to(dtype), DAG, {n: v.to(dtype) for n, v in x.items()})
+    actual = states_and_gradients(network.to(dtype), DAG, {n: v.to(dtype) for n, v in x.items()})
     for name, value in want.items():
-        assert found[name].dtype == dtype
+        assert actual[name].dtype == dtype
         scale = max(float(value.detach().abs().max()), 1.0)
-        torch.testing.assert_close(found[name].double(), value, rtol=0, atol=limit * scale)
+        torch.testing.assert_close(actual[name].double(), value, rtol=0, atol=limit * scale)
 
 
 @needs_triton
 @pytest.mark.usefixtures("_interpreted")
-def test_what_is_large_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_values_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Launcher.launches
     want = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
     few = Launcher.launches - before
     monkeypatch.setattr(triton, "MAX_EXPRESSIONS", 2)
     monkeypatch.setattr(choice, "_OF_FORM", {})
     before = Launcher.launches
-    found = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
+    actual = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
     assert Launcher.launches - before > few
-    torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(actual, want, rtol=1e-12, atol=1e-12)
 
 
 @needs_triton
 @pytest.mark.usefixtures("_interpreted")
 def test_a_group_takes_few_launches() -> None:
-    """In forward, one for what a product reads and one for what is made of it."""
+    """Forward launches one kernel before each product and one after it."""
     network, x, batch = tree_lstm(), make_x(DAG), make_batch(DAG, tree_lstm())
     with torch.no_grad():
         network(batch, x)
@@ -105,8 +105,8 @@ def test_a_group_takes_few_launches() -> None:
 @needs_triton
 @pytest.mark.usefixtures("_interpreted")
 @pytest.mark.parametrize("num_parents", [1, torch_program.MAX_READERS, 20])
-def test_what_readers_have_left_is_added_up(num_parents: int) -> None:
-    """In the kernel, or before it where there are many."""
+def test_gradients_of_readers_are_added_up(num_parents: int) -> None:
+    """Gradients of few readers are added up in the kernel, those of many before it."""
     builder = GraphBuilder(SCHEMA)
     words = [builder.node("word") for _ in range(3)]
     for _ in range(num_parents):
@@ -117,10 +117,10 @@ def test_what_readers_have_left_is_added_up(num_parents: int) -> None:
     builder.finish()
     dag = builder.build()
     network = tree_lstm()
-    found = states_and_gradients(network, dag, make_x(dag))
+    actual = states_and_gradients(network, dag, make_x(dag))
     network.engine = "reference"
     want = states_and_gradients(network, dag, make_x(dag))
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
 
 @needs_triton
@@ -128,7 +128,7 @@ def test_what_readers_have_left_is_added_up(num_parents: int) -> None:
 def test_backward_of_a_simple_cell_takes_a_kernel_and_a_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What readers have left, the upstream gradient and the derivative of relu are one launch."""
+    """One launch adds the readers' gradients, the upstream gradient and the derivative of relu."""
     length = 6
     builder = GraphBuilder(SCHEMA)
     words = [builder.node("word"), builder.node("word")]
@@ -149,18 +149,18 @@ def test_backward_of_a_simple_cell_takes_a_kernel_and_a_product(
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_parts_of_a_gradient_are_of_one_kind_whether_they_are_there_or_not(count: int) -> None:
+def test_parts_of_a_gradient_have_one_kind_even_if_absent(count: int) -> None:
     """A kernel of Triton is made for the kinds of its first arguments."""
     like = torch.zeros(0, dtype=torch.float64)
     values, reader, ptr = torch.ones(3, 2).double(), torch.tensor([0, 2]), torch.tensor([0, 1, 2])
     upstream = torch.full((2, 2), 5.0).double() if count else None
     pulled = torch_program.Pulled(upstream, [(values, reader, ptr, None)] * count, most=1)
-    found = torch_program.few(pulled, like, 2, 2)
-    assert (found.upstream.dtype, found.values.dtype) == (torch.float64, torch.float64)
-    assert (found.reader.dtype, found.ptr.dtype) == (torch.int64, torch.int64)
-    assert (found.has_upstream, found.most) == (int(count > 0), int(count == 1))
+    actual = torch_program.few(pulled, like, 2, 2)
+    assert (actual.upstream.dtype, actual.values.dtype) == (torch.float64, torch.float64)
+    assert (actual.reader.dtype, actual.ptr.dtype) == (torch.int64, torch.int64)
+    assert (actual.has_upstream, actual.most) == (int(count > 0), int(count == 1))
     if count == 2:  # parts of two kinds are added up before
-        assert found.upstream.tolist() == [[7.0, 7.0]] * 2
+        assert actual.upstream.tolist() == [[7.0, 7.0]] * 2
 
 
 def test_elsewhere_it_is_refused() -> None:

@@ -143,12 +143,12 @@ def compare(function: Function, parts: list[Tensor], by: Function | None = None)
     batch = Batch(dag, build_schedule(dag, network.passes))
     leaves = [part.clone().requires_grad_() for part in parts]
     x = {"word": dict(zip("abc", leaves, strict=False))}
-    found, want = network(batch, x)["h"], (by or function)(*leaves)
-    torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-14, equal_nan=True)
+    actual, want = network(batch, x)["h"], (by or function)(*leaves)
+    torch.testing.assert_close(actual, want, rtol=1e-12, atol=1e-14, equal_nan=True)
     outside = torch.linspace(-1, 2, want.numel(), dtype=torch.float64).view_as(want)
     is_defined = ~want.isnan()
     for one, other in zip(
-        torch.autograd.grad(found, leaves, outside, materialize_grads=True, allow_unused=True),
+        torch.autograd.grad(actual, leaves, outside, materialize_grads=True, allow_unused=True),
         torch.autograd.grad(want, leaves, outside, materialize_grads=True, allow_unused=True),
         strict=True,
     ):
@@ -253,12 +253,12 @@ def test_parameters_are_stretched(name):
     batch = Batch(dag, build_schedule(dag, network.passes))
     (x,) = numbers(1, [number for number in SPECIAL if abs(number) < 10])
     x = torch.cat([x, x, x])[:205].requires_grad_()
-    found, want = network(batch, {"word": {"a": x}})["h"], cell.function(cell, x)
-    torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-14)
+    actual, want = network(batch, {"word": {"a": x}})["h"], cell.function(cell, x)
+    torch.testing.assert_close(actual, want, rtol=1e-12, atol=1e-14)
     outside = torch.linspace(-1, 2, want.numel(), dtype=torch.float64).view_as(want)
     leaves = [x, *cell.parameters()]
     grads = [
         torch.autograd.grad(values, leaves, outside, allow_unused=True, materialize_grads=True)
-        for values in (found, want)
+        for values in (actual, want)
     ]
     torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-12)

@@ -1,4 +1,4 @@
-"""What would make a program depend on numbers or sizes is refused, at once, with the line."""
+"""Code that makes a program depend on numbers or sizes is refused, with its line."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ def assert_refused(change: Change, reason: str) -> Odd:
     network, dag = make_network(cells=[{**tree_cells(), "word": cell}]), random_dag(4, 0)
     x = make_x(dag)
     with pytest.warns(UserWarning, match=f"Odd is not compiled: {reason}"):
-        found = states_and_gradients(network, dag, x)
+        actual = states_and_gradients(network, dag, x)
     network.engine = "autograd"
-    torch.testing.assert_close(found, states_and_gradients(network, dag, x))
+    torch.testing.assert_close(actual, states_and_gradients(network, dag, x))
     return cell
 
 
@@ -179,7 +179,7 @@ def test_code_in_torchscript():
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_what_is_kept_is_put_back(name):
+def test_kept_tensors_are_put_back(name):
     ones.cache_clear()
     KEPT.clear()
     cell = assert_refused(KEEPING[name], "it keeps a tensor")
@@ -189,14 +189,14 @@ def test_what_is_kept_is_put_back(name):
 
 def test_a_cell_that_remembers_is_traced_a_few_times_only(monkeypatch):
     network, dag = make_network(cells=[{**tree_cells(), "word": Odd(in_list)}]), random_dag(4, 0)
-    compiled, found = choice._compile, []
-    monkeypatch.setattr(choice, "_compile", lambda *args: found.append(args) or compiled(*args))
+    compiled, calls = choice._compile, []
+    monkeypatch.setattr(choice, "_compile", lambda *args: calls.append(args) or compiled(*args))
     x = make_x(dag)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(12):
             states_and_gradients(network, dag, x)
-    assert 1 < len([cell for cell, *_ in found if isinstance(cell, Odd)]) <= 1 + choice.MAX_RETRIES
+    assert 1 < len([cell for cell, *_ in calls if isinstance(cell, Odd)]) <= 1 + choice.MAX_RETRIES
 
 
 def refuse(use: str) -> Any:
@@ -247,7 +247,7 @@ def test_more_than_one_node_may_be_assumed():
         n > 2  # noqa: B015
 
 
-def test_len_is_pythons_own_afterwards():
+def test_len_is_restored():
     python_len = len
     assert_refused(SIZES["len"], "its code depends on how many nodes")
     assert len is python_len

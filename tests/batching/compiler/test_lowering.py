@@ -1,4 +1,4 @@
-"""What rows of nodes and of children can be put through, compiled against the cells' own code."""
+"""Operations on rows of nodes and of children: compiled, against the cell's own code."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_sums_of_nodes_are_kept(to):
     assert not is_cheap(to.apply(op.RELU, total).value)
 
 
-def test_what_takes_many_operations_is_kept(to):
+def test_values_of_many_operations_are_kept(to):
     last = to.add(op.GATHER, EDGES, (4,), name="h")
     cheap = []
     for _ in range(40):  # each reads the one before it twice
@@ -67,4 +67,4 @@ def test_each_is_computed_where_it_is_first_read(to):
     values = placed_before_readers(again, [one.value, two.value])
     wanted = [second, one, first, total, two, third]
     assert [value.operation for value in values] == [view.value.operation for view in wanted]
-    assert all(found is view.value for found, view in zip(values, wanted, strict=True))
+    assert all(actual is view.value for actual, view in zip(values, wanted, strict=True))

@@ -1,4 +1,4 @@
-"""Eager rounds of message passing: the reference's numbers, whatever types and fields there are."""
+"""Eager rounds of message passing against the reference, over many types and fields."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Message(Cell):
 
 
 class Plain(Message):
-    """Reads the columns of edges as they are."""
+    """Reads the columns of edges without an encoder."""
 
     before_edges = Cell.before_edges
 
@@ -125,14 +125,14 @@ def test_types_with_and_without_cells_equal_the_reference(small, kind, data):
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_change_in_place_changes_nobodys_state(engine, grad):
     dag = mixed_dag()
-    found = []
+    actual = []
     for in_place in (False, True):
         torch.manual_seed(0)
         network = network_of(Message, list(TYPES), 2, in_place=in_place)
         network.fuse = False
         with torch.set_grad_enabled(grad):
-            found.append(results(network, dag, engine))
-    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+            actual.append(results(network, dag, engine))
+    torch.testing.assert_close(actual[1], actual[0], rtol=0, atol=0)
 
 
 def test_a_schedule_of_other_rounds_is_refused():

@@ -1,4 +1,4 @@
-"""What breaks engines like ours, one test for each line of the list in the design."""
+"""Faults that engines like this one have had, one test for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from engine_cells import (
     SCHEMA,
     SIZE,
     MessageCell,
-    PairCell,
     PhraseCell,
     WordCell,
     chain,
@@ -30,7 +29,7 @@ from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
 from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
-from graphfold.errors import ConfigError, EngineError, ShapeError
+from graphfold.errors import ConfigError, EngineError
 
 ENGINES = ("fast", "autograd")
 
@@ -74,7 +73,7 @@ def network_of_all_passes() -> Network:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
     dag, network = random_dag(4, seed), network_of_all_passes()
     x = make_x(dag)
@@ -97,17 +96,6 @@ def test_gradcheck_of_inputs_parameters_and_learned_absent_children():
 
     parameters = list(network.parameters())
     assert torch.autograd.gradcheck(run, [*x.values(), *parameters])
-
-
-def test_no_gradient_crosses_from_one_graph_to_another():
-    dag = random_dag(4, 1)
-    network, x = make_network(), make_x(dag)
-    states = network(make_batch(dag, network), x)
-    own = dag.batch == 2
-    grads = torch.autograd.grad(states["h"][own].sum(), list(x.values()), materialize_grads=True)
-    for name, grad in zip(x, grads, strict=True):
-        other = dag.batch[dag.nodes_of_type(name)] != 2
-        assert torch.equal(grad[other], torch.zeros_like(grad[other]))
 
 
 # --- Parameters
@@ -237,7 +225,7 @@ def test_a_state_of_nan_that_a_later_pass_overwrites(engine, fuse):
 
 @ALL_ENGINES
 def test_a_state_of_nan_beside_states_that_are_read(engine, fuse):
-    """As docs/engine.md says: the reference alone never comes to what nothing reads."""
+    """Only the reference leaves out states that nothing reads (docs/engine.md)."""
     grad = gradient_beside_nan(engine, fuse, [Up(), Up("next")], [ReadCell("d")])
     want = torch.full((SIZE,), 0.5 if engine == "reference" else float("nan"), dtype=torch.float64)
     torch.testing.assert_close(grad, want, equal_nan=True)
@@ -252,7 +240,7 @@ def test_a_batch_without_nodes_has_no_gradient(engine):
     assert not states["h"].requires_grad
 
 
-def test_an_error_of_a_cell_is_its_own():
+def test_an_error_of_a_cell_is_raised_unchanged():
     class Failing(WordCell):
         def forward(self, x, children):
             raise RuntimeError("on purpose")
@@ -403,32 +391,6 @@ def test_backward_frees_what_forward_kept(monkeypatch):
 # --- Incoming gradients
 
 
-def test_incoming_gradients_may_be_absent_or_expanded():
-    dag, network, x = random_dag(3, 0), make_network(), make_x(random_dag(3, 0))
-    network.engine = "reference"
-    want = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), [x["word"]])
-    network.engine = "fast"
-    states = network(make_batch(dag, network), x)
-    # `sum` sends an expanded gradient to h, and none at all to c.
-    torch.testing.assert_close(torch.autograd.grad(states["h"].sum(), [x["word"]]), want)
-
-
-def test_a_shared_child_collects_gradients_from_several_levels():
-    builder = GraphBuilder(SCHEMA)
-    word = builder.node("word")
-    node = word
-    for _ in range(5):
-        below, node = node, builder.node("phrase")
-        builder.inputs(node, [below, word], weight=[1.0, 0.5])
-    builder.output(node)
-    builder.finish()
-    dag = builder.build()
-    network, x = make_network(), make_x(dag)
-    got = values_and_gradients(network, dag, x)
-    network.engine = "reference"
-    torch.testing.assert_close(got, values_and_gradients(network, dag, x))
-
-
 # --- Autocast
 
 
@@ -519,28 +481,6 @@ def test_masks_are_the_same_under_every_policy(policy):
 # --- Stateful modules
 
 
-class Normed(WordCell):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(SIZE)
-
-    def forward(self, x, children):
-        return super().forward(self.norm(x), children)
-
-
-def test_running_statistics_are_refused_in_training_and_allowed_in_evaluation():
-    dag = random_dag(4, 0)
-    network = make_network(cells=[{**tree_cells(), "word": Normed()}])
-    with (
-        pytest.warns(UserWarning, match="Normed is not compiled"),
-        pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\.num_batches_tracked'"),
-    ):
-        network(make_batch(dag, network), make_x(dag))
-    network.eval()
-    network.fuse = False
-    assert network(make_batch(dag, network), make_x(dag))["h"].shape == (dag.num_nodes, SIZE)
-
-
 def test_running_statistics_are_allowed_in_rounds():
     class NormedMessage(type(message_cells()["word"])):
         def __init__(self) -> None:
@@ -588,27 +528,12 @@ def test_an_empty_batch_gives_empty_states(engine):
     assert loss.item() == 0.0
 
 
-@pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda"])
-def test_a_chain_of_ten_thousand(policy):
+def test_a_chain_of_ten_thousand():
     dag, network = chain(10_000), make_network()
     x = make_x(dag)
-    states = network(make_batch(dag, network, policy), x)
+    states = network(make_batch(dag, network, "agenda"), x)
     states["h"].sum().backward()
     assert torch.isfinite(x["word"].grad).all()
-
-
-def test_a_star_of_ten_thousand():
-    builder = GraphBuilder(SCHEMA)
-    words = list(builder.nodes("word", 10_000))
-    root = builder.node("phrase")
-    builder.inputs(root, words, weight=[1.0] * len(words))
-    builder.output(root)
-    builder.finish()
-    dag = builder.build()
-    network, x = make_network(), make_x(dag)
-    got = values_and_gradients(network, dag, x)
-    network.engine = "reference"
-    torch.testing.assert_close(got, values_and_gradients(network, dag, x))
 
 
 # --- Edges
@@ -643,22 +568,3 @@ def test_edge_columns_follow_the_plan_and_have_gradients():
         grads += torch.autograd.grad(weighted_sum(states), [weight])
     torch.testing.assert_close(grads[1], grads[0])
     torch.testing.assert_close(grads[2], grads[0])
-
-
-def test_a_wrong_state_is_named():
-    class Short(WordCell):
-        def forward(self, x, children):
-            return {"h": super().forward(x, children)["h"]}
-
-    class Wide(PairCell):
-        def forward(self, x, children):
-            return {"h": torch.zeros(1, 9), "c": torch.zeros(1, 9)}
-
-    dag = chain(1)
-    network = make_network(cells=[{**tree_cells(), "word": Short()}], fuse=False)
-    with pytest.raises(ShapeError, match="Short.* declares the field 'c' but returns only h"):
-        network(make_batch(dag, network), make_x(dag))
-    network = make_network(cells=[{**tree_cells(), "pair": Wide()}], fuse=False)
-    dag = random_dag(4, 0)
-    with pytest.raises(ShapeError, match=r"Wide.* returns 'h' of shape \[1, 9\]"):
-        network(make_batch(dag, network), make_x(dag))

@@ -80,8 +80,8 @@ def run(passes: Sequence[Any], cells: Sequence[Mapping[str, Any]], way: str) -> 
         states = network(Batch(dag, build_schedule(dag, passes)), x)
         loss = sum(value.sum() for value in (*states.values(), *(0.0 * p for p in parameters)))
         grads = torch.autograd.grad(loss, parameters)
-    found = {name: value.flatten() for name, value in states.items()}
-    return {**found, "grads": torch.cat(grads)}
+    outcome = {name: value.flatten() for name, value in states.items()}
+    return {**outcome, "grads": torch.cat(grads)}
 
 
 def assert_all_ways(passes: Sequence[Any], make: Callable[[], Sequence[Any]], **want: Any) -> None:
@@ -191,7 +191,7 @@ def test_a_type_without_a_field_and_without_initial_is_refused():
 
 @pytest.mark.parametrize("item", [Up(), Down(), Rounds("r", 1)], ids=["up", "down", "rounds"])
 @pytest.mark.parametrize("read", ["previous", "own"])
-def test_a_field_that_the_type_never_had_is_no_previous_one(item, read):
+def test_previous_of_a_field_that_the_type_lacks_is_refused(item, read):
     """b has c, a does not."""
 
     def reading(x: Tensor, children: Children) -> State:
@@ -242,8 +242,8 @@ def test_a_field_beyond_those_listed_is_zero_where_a_type_lacks_it(num_rounds):
 
 
 @pytest.mark.parametrize("num_rounds", [1, 2])
-def test_types_with_fields_of_their_own_are_compiled_after_up(num_rounds):
-    """As nodes and hyperedges: only a has h, only b has c, and each reads that of the other."""
+def test_types_with_different_fields_are_compiled_after_up(num_rounds):
+    """Nodes and hyperedges: a has only h, b has only c, and each reads the other's field."""
     first = {
         "a": Made(lambda x, children: {"h": x}),
         "b": Made(lambda x, children: {"c": x}, ["c"]),

@@ -1,4 +1,4 @@
-"""Every input of a pass has the rows that the plan reads, or there is a ShapeError in every engine.
+"""Every engine refuses inputs of a pass that have too few or too many rows.
 
 Native code reads rows by number, so too few would be memory of others, and too many a sign that
 they belong to another batch.
@@ -179,7 +179,7 @@ def test_an_input_that_is_a_number(engine):
 @one_off
 @every_engine
 @pytest.mark.parametrize("place", ["before", "before_edges", "initial"])
-def test_what_a_cell_makes_of_its_inputs(place, engine, change):
+def test_wrong_rows_from_before_are_refused(place, engine, change):
     network = network_of(engine, rounds(2) if place == "initial" else Up(), place, change)
     with pytest.raises(ShapeError) as caught:
         network(make_batch(DAG, network), make_x(DAG))
@@ -198,7 +198,7 @@ def test_what_a_cell_makes_of_its_inputs(place, engine, change):
 @one_off
 @every_engine
 @pytest.mark.parametrize("item", [Up(), rounds(2)], ids=["up", "rounds"])
-def test_what_a_cell_makes_of_its_state(item, engine, change):
+def test_wrong_rows_from_after_are_refused(item, engine, change):
     network = network_of(engine, item, "after", change)
     with pytest.raises(
         ShapeError, match=r"what EveryInput.*\.after returns\['score'\] has \d+ rows"
@@ -223,7 +223,7 @@ def test_rows_of_an_edge_column(engine, change):
 
 
 class Table(EveryInput):
-    """Makes one row for all edges, where there is no column that says how many there are."""
+    """Makes one row for all edges of a relation without columns."""
 
     def before_edges(self, edge):
         return {"w": torch.ones(1, SIZE, dtype=torch.float64)}
@@ -250,7 +250,7 @@ def test_a_table_for_edges_without_columns(item, engine):
 @pytest.mark.parametrize("width", [SIZE - 1, SIZE + 1])
 @every_engine
 @pytest.mark.parametrize("item", [Up(), rounds(2)], ids=["up", "rounds"])
-def test_what_an_absent_child_has(item, engine, width):
+def test_a_wrong_width_of_absent_children_is_refused(item, engine, width):
     network = network_of(engine, item, learned_absent=["h"])
     network.absent["h"] = nn.Parameter(torch.zeros(width, dtype=torch.float64))
     refuse(
@@ -262,7 +262,7 @@ def test_what_an_absent_child_has(item, engine, width):
 
 
 def one_tree(pairs: list[tuple[int, int]]):
-    """Three words and two pairs, joined as `pairs` says."""
+    """Three words and two pairs that join them."""
     builder = GraphBuilder(SCHEMA)
     builder.nodes("word", 3)
     for pair in pairs:
@@ -343,17 +343,3 @@ def test_a_weight_that_is_replaced_by_a_smaller_one(engine):
     cell.linear.weight = nn.Parameter(torch.zeros(SIZE, SIZE - 1, dtype=torch.float64))
     with pytest.raises(RuntimeError, match="mat1 and mat2|size mismatch|shapes cannot"):
         network(batch, x)
-
-
-@every_engine
-def test_states_of_the_wrong_size(engine):
-    class Short(EveryInput):
-        def forward(self, x, children):
-            return {"h": super().forward(x, children)["h"][:-1]}
-
-    name, _ = ENGINES[engine]
-    cell = Short()
-    cells = [{"word": cell, "phrase": cell, "pair": cell}]
-    network = Network(SCHEMA, [Up()], cells, name, fuse=False).double()
-    with pytest.raises(ShapeError, match=r"returns 'h' of shape \[\d+, 3\] for \d+ nodes"):
-        network(make_batch(DAG, network), make_x(DAG))

@@ -90,24 +90,24 @@ PASSES = {
 }
 
 
-@pytest.mark.parametrize("backend", ["native", "torch"])
 @pytest.mark.parametrize("refused", SUBSETS, ids="+".join)
-@pytest.mark.parametrize("passes", PASSES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("passes", "backend"), [("up twice", "native"), ("up and down", "native"), ("up", "torch")]
+)
 @pytest.mark.filterwarnings("ignore:.*is not compiled")
-def test_sections_equal_the_reference(passes, refused, backend, seed):
-    torch.manual_seed(seed)
+def test_sections_equal_the_reference(passes, refused, backend):
+    torch.manual_seed(0)
     network = make_network(*PASSES[passes](refused), backend=backend, learned_absent=["h"])
-    dag = random_dag(3, seed, size=5)
+    dag = random_dag(3, 0, size=5)
     x = make_x(dag)
     for policy in ("depth", "agenda"):
         network.engine = "fast"
-        found = states_and_gradients(network, dag, x, policy)
+        actual = states_and_gradients(network, dag, x, policy)
         for name in refused:
             assert network.execution.get(name, "as it is").startswith("as it is")
         network.engine = "reference"
         want = states_and_gradients(network, dag, x, policy)
-        torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("refused", SUBSETS, ids="+".join)
@@ -116,8 +116,8 @@ def test_equal_nodes_are_computed_once(refused):
     network, dag = make_network(cells=[up(refused)]), random_dag(6, 0)
     x = {name: torch.ones_like(value) for name, value in make_x(dag).items()}
     want = network(make_batch(dag, network), x)
-    found = network(Batch(dag, build_schedule(dag, network.passes, share=True)), x)
-    torch.testing.assert_close(dict(found), dict(want), rtol=1e-10, atol=1e-10)
+    actual = network(Batch(dag, build_schedule(dag, network.passes, share=True)), x)
+    torch.testing.assert_close(dict(actual), dict(want), rtol=1e-10, atol=1e-10)
 
 
 def towers() -> TypedDAG:
@@ -189,7 +189,7 @@ def test_a_type_without_a_cell_divides_nothing():
 
 @pytest.mark.parametrize("refused", [("word",), ("phrase",)], ids="+".join)
 @pytest.mark.filterwarnings("ignore:.*is not compiled")
-def test_what_the_pass_has_computed_for_others_is_no_previous_state(refused):
+def test_previous_is_no_state_of_the_same_pass(refused):
     class Before(CELLS["phrase"]["phrase" in refused]):
         def forward(self, x, children: Children) -> dict[str, Tensor]:
             return {**super().forward(x, children), "h": children.previous("h")}

@@ -1,4 +1,4 @@
-"""State in parts: the same as whole, joined only where someone asks."""
+"""States in parts by type equal joined states."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_splitting_and_joining_give_the_same(dag):
     rows = torch.randint(1, dag.num_nodes + 1, (5,))
     for name, values in whole.items():
         assert torch.equal(fields[name], values)
-        found, row = fields.find(name, rows)
-        assert torch.equal(found[row], values[rows])
+        actual, row = fields.find(name, rows)
+        assert torch.equal(actual[row], values[rows])
         parts = [fields.part(name, group.op_type) for group in plan.groups]
         assert torch.equal(torch.cat(parts), values[1:])
 
@@ -35,8 +35,8 @@ def test_a_field_of_one_type_is_zero_elsewhere_and_read_where_it_lies(dag):
     part = torch.randn(group.stop - group.start, 2)
     fields = TypedFields(plan, {}, {}).join(group.op_type, {"h": part}, {"h": part.new_zeros(1, 2)})
     rows = torch.arange(group.start, group.stop)
-    found, row = fields.find("h", rows)
-    assert found is part
+    actual, row = fields.find("h", rows)
+    assert actual is part
     assert row.equal(torch.arange(len(part)))
     assert fields["h"][rows].equal(part)
     assert fields["h"].count_nonzero() == part.count_nonzero()

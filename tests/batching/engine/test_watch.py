@@ -34,8 +34,6 @@ from watch_cells import (
     Pair,
     Partial,
     Plain,
-    Reader,
-    Record,
     Scale,
     Scaler,
     Slotted,
@@ -55,7 +53,6 @@ from watch_cells import (
     cached,
     closing,
     counting,
-    decorated,
     innermost,
     marked,
     nested,
@@ -83,9 +80,7 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
     "type of a number": (lambda: Plain(scale=1), lambda cell, _: setattr(cell, "scale", True)),
     "sign of zero": (lambda: Plain(scale=0.0), lambda cell, _: setattr(cell, "scale", -0.0)),
     "new attribute": (Plain, lambda cell, _: setattr(cell, "scale", 3.0)),
-    "attribute gone": (lambda: Plain(scale=2.0), lambda cell, _: delattr(cell, "scale")),
     "mode": (Plain, lambda cell, _: cell.eval()),
-    "mode of a part": (Plain, lambda cell, _: cell.linear.eval()),
     "slot": (
         lambda: Plain(holder=Slotted(2.0)),
         lambda cell, _: setattr(cell.holder, "scale", 3.0),
@@ -94,19 +89,9 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
         lambda: Plain(holder=Bare()),
         lambda cell, _: setattr(cell.holder, "scale", 3.0),
     ),
-    "slotted dataclass": (
-        lambda: Plain(holder=Record()),
-        lambda cell, _: setattr(cell.holder, "scale", 3.0),
-    ),
     "deep attribute": (
         lambda: Plain(holder=nested(SimpleNamespace(scale=2.0))),
         lambda cell, _: setattr(innermost(cell.holder), "scale", 3.0),
-    ),
-    "very deep list": (
-        lambda: Plain(items=functools.reduce(lambda inner, _: [inner], range(3000), [2.0])),
-        lambda cell, _: functools.reduce(lambda outer, _: outer[0], range(3000), cell.items).append(
-            3.0
-        ),
     ),
     "class of an object": (
         lambda: Plain(holder=SimpleNamespace(inner=type("A", (), {})())),
@@ -121,19 +106,11 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
         lambda cell, _: cell.queue.rotate(1),
     ),
     "list": (lambda: Plain(items=[[2.0]]), lambda cell, _: cell.items[0].append(3.0)),
-    "shift between lists": (
-        lambda: Plain(items=[[1.0, SCALES], [2.0]]),
-        lambda cell, _: cell.items[1].insert(0, cell.items[0].pop()),
-    ),
     "set": (lambda: Plain(items={1, 2}), lambda cell, _: cell.items.add(3)),
     "dict": (lambda: Plain(items={"a": 1}), lambda cell, _: cell.items.update(a=2)),
     "order of a dict": (
         lambda: Plain(items={"a": 1, "b": 1}),
         lambda cell, _: cell.items.update(a=cell.items.pop("a")),
-    ),
-    "order of an OrderedDict": (
-        lambda: Plain(items=collections.OrderedDict(a=1, b=1)),
-        lambda cell, _: cell.items.move_to_end("a"),
     ),
     "default of a defaultdict": (
         lambda: Plain(items=collections.defaultdict(int)),
@@ -155,10 +132,6 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
     "callable": (
         lambda: Plain(Scaler()),
         lambda cell, _: setattr(cell.function, "scale", 3.0),
-    ),
-    "modules in a list": (
-        lambda: Plain(layers=[nn.LeakyReLU(0.1)]),
-        lambda cell, _: setattr(cell.layers[0], "negative_slope", 0.5),
     ),
     "reference to a parent": (
         lambda: with_parent(lambda parent: [parent]),
@@ -221,10 +194,6 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
         lambda: Plain(Scaler()),
         lambda cell, patch: patch.setattr(Scaler, "kept", [2.0]),
     ),
-    "item of a class attribute": (
-        lambda: Plain(Scaler()),
-        lambda cell, _: Scaler.kept.append(1.0),
-    ),
     "bases of a class": (
         lambda: Plain(holder=type("A", (type("B", (), {}),), {})()),
         lambda cell, _: setattr(type(cell.holder), "__bases__", (type("C", (), {}),)),
@@ -249,28 +218,13 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
         lambda: Plain(*(CLOSURES.append(counting()) or CLOSURES[-1])[:1]),
         lambda cell, _: CLOSURES[-1][1](3.0),
     ),
-    "item of a closure": (
-        lambda: Plain(closing([2.0])),
-        lambda cell, _: cell.function.__closure__[0].cell_contents.append(3.0),
-    ),
-    "module of a closure": (
-        lambda: Plain(closing(nn.LeakyReLU(0.1))),
-        lambda cell, _: setattr(cell.function.__closure__[0].cell_contents, "negative_slope", 0.5),
-    ),
     "global": (lambda: Plain(by_global), in_module("SCALE", 3.0)),
-    "global of a method": (lambda: Plain(Reader()), in_module("SCALE", 3.0)),
     "global gone": (
         lambda: Plain(by_global),
         lambda cell, patch: patch.delattr(watch_cells, "SCALE"),
     ),
     "global of a called function": (lambda: Plain(by_call), in_module("SCALE", 3.0)),
-    "global of a decorated function": (lambda: Plain(decorated), in_module("SCALE", 3.0)),
     "global of a cached function": (lambda: Plain(cached), in_module("SCALE", 3.0)),
-    "called function": (lambda: Plain(by_call), in_module("by_global", by_list)),
-    "method of a made object": (
-        lambda: Plain(by_call),
-        lambda cell, patch: patch.setattr(Scaler, "__init__", lambda self, scale: None),
-    ),
     "list of a module": (
         lambda: Plain(by_list),
         lambda cell, patch: patch.setattr(watch_cells, "SCALES", [*SCALES]),
@@ -293,10 +247,6 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
     "function of a module that it holds": (
         lambda: Plain(lambda x: OWN.lib.tanh(x), lib=F),
         in_module("tanh", F.relu, F),
-    ),
-    "another layer": (
-        lambda: Plain(layers=nn.Sequential(nn.Tanh())),
-        lambda cell, _: cell.layers.append(nn.Tanh()),
     ),
     "another module": (Plain, lambda cell, _: setattr(cell, "linear", nn.Linear(SIZE, SIZE))),
     "frozen weight": (Plain, lambda cell, _: cell.linear.weight.requires_grad_(False)),
@@ -360,10 +310,6 @@ CHANGES: dict[str, tuple[Callable[[], Cell], Callable[[Any, pytest.MonkeyPatch],
     "another library": (
         lambda: Plain(by_other),
         lambda cell, patch: patch.setattr(other_library, "double", torch.tanh),
-    ),
-    "within another library": (
-        lambda: Plain(by_other),
-        lambda cell, patch: patch.setattr(other_library, "factor", lambda: 3.0),
     ),
     "attribute by a made name": (
         lambda: Plain(by_argument),

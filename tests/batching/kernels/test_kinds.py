@@ -36,23 +36,23 @@ def rows_of(columns: dict[str, torch.Tensor], num_rows: int) -> list[tuple[list[
 @given(columns=code_columns())
 def test_every_row_is_that_of_its_kind_and_no_two_kinds_are_equal(columns):
     num_rows = len(next(iter(columns.values())))
-    found, kind = find_kinds(columns, num_rows, CPU)
-    num_kinds = len(next(iter(found.values())))
-    assert {name: value.dtype for name, value in found.items()} == {
+    actual, kind = find_kinds(columns, num_rows, CPU)
+    num_kinds = len(next(iter(actual.values())))
+    assert {name: value.dtype for name, value in actual.items()} == {
         name: value.dtype for name, value in columns.items()
     }
-    kinds = rows_of(dict(found), num_kinds)
+    kinds = rows_of(dict(actual), num_kinds)
     rows = rows_of(columns, num_rows)
     assert [kinds[k] for k in kind.tolist()] == rows
     if columns.keys() != {"none"}:
         assert num_kinds == len(set(map(str, rows)))
 
 
-def test_rows_with_other_numbers_are_kinds_of_their_own():
+def test_rows_with_other_numbers_are_different_kinds():
     code = torch.zeros(3, dtype=torch.int64)
     for columns in ({"code": code, "length": torch.ones(3)}, {}):
-        found, kind = find_kinds(columns, 3, CPU)
-        assert found == columns
+        actual, kind = find_kinds(columns, 3, CPU)
+        assert actual == columns
         assert kind.tolist() == [0, 1, 2]
 
 
@@ -60,8 +60,8 @@ def test_codes_may_be_as_large_as_their_dtype_allows():
     far = torch.tensor([-(1 << 63), (1 << 63) - 1, 0, -(1 << 63)])
     wide = torch.tensor([0, LARGE, 1, 0])
     for columns in ({"one": wide, "two": wide.flip(0), "three": wide}, {"code": far}):
-        found, kind = find_kinds(columns, 4, CPU)
-        kinds = rows_of(dict(found), len(next(iter(found.values()))))
+        actual, kind = find_kinds(columns, 4, CPU)
+        kinds = rows_of(dict(actual), len(next(iter(actual.values()))))
         assert [kinds[k] for k in kind.tolist()] == rows_of(columns, 4)
         assert len(kinds) == len(set(map(str, kinds)))
 

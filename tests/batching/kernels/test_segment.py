@@ -91,7 +91,7 @@ def test_gathering_rows_has_the_exact_gradient_and_differentiates_twice():
     assert torch.autograd.gradgradcheck(lambda v: gather_rows(v, index, edge, ptr), [values])
 
 
-def test_a_gpu_is_given_the_readers_that_the_cpu_has_sorted():
+def test_readers_for_a_gpu_are_sorted_on_the_cpu():
     index = RowIndex(torch.tensor([2, 0, 2, 3, 2]))
     there = index.map_tensors(lambda rows: rows.to("meta"))  # whose numbers nobody can read
     edge, ptr = there.readers(4)

@@ -30,15 +30,14 @@ class WeightedCell(Cell):
 
 @pytest.mark.parametrize("item", [Up(), Down(), rounds(2)], ids=["up", "down", "rounds"])
 @pytest.mark.parametrize("engine", ["fast", "autograd"])
-@pytest.mark.parametrize("seed", range(3))
-def test_every_engine_equals_the_reference(item, engine, seed):
-    dag, cell = random_dag(3, seed), WeightedCell()
+def test_every_engine_equals_the_reference(item, engine):
+    dag, cell = random_dag(3, 0), WeightedCell()
     network = make_network([item], [dict.fromkeys(("word", "phrase", "pair"), cell)])
     x = make_x(dag)
-    found = []
+    actual = []
     for name in ("reference", engine):
         network.engine = name
         h = network(make_batch(dag, network), x)["h"]
         grads = torch.autograd.grad(h.square().sum(), [*network.parameters(), *x.values()])
-        found.append([h, *grads])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)
+        actual.append([h, *grads])
+    torch.testing.assert_close(actual[1], actual[0], rtol=1e-10, atol=1e-10)

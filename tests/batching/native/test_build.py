@@ -1,4 +1,4 @@
-"""Native libraries are built whole, for every compiler, and told by what they are made of."""
+"""Native libraries: building, names that hold a hash of the sources, compilers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_machine_asks_for_the_libraries_of_its_wheel(target, monkeypatch):
 ELSEWHERE = Target("Windows", "ARM64", "win_arm64", "aarch64-windows-gnu")
 
 
-def test_what_is_for_another_machine_is_not_loaded(tmp_path, monkeypatch):
+def test_a_library_for_another_machine_is_not_loaded(tmp_path, monkeypatch):
     library = "head -c 64 /dev/urandom >"
     script = f'echo "$@" >{tmp_path}/called; for last; do :; done; {library}"$last"'
     monkeypatch.setenv("CC", fake_compiler(tmp_path / "zig", script))
@@ -156,7 +156,7 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path):
 
 @needs_compiler
 @pytest.mark.usefixtures("quickly")
-def test_what_fails_at_the_end_leaves_what_was_there(tmp_path, monkeypatch):
+def test_a_failed_build_leaves_the_old_library(tmp_path, monkeypatch):
     name = library_name("float", PLAIN)
     (tmp_path / name).write_bytes(b"before")
 
@@ -176,7 +176,7 @@ def test_what_fails_at_the_end_leaves_what_was_there(tmp_path, monkeypatch):
 @needs_compiler
 @pytest.mark.usefixtures("quickly")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is about ELF files")
-def test_what_is_cut_off_is_not_whole(tmp_path):
+def test_a_truncated_library_is_not_whole(tmp_path):
     content = build("float", PLAIN, tmp_path).read_bytes()
     path = tmp_path / "copy.so"  # the library itself is loaded in this process
     path.write_bytes(content)
@@ -234,7 +234,7 @@ def test_no_library_of_threads_is_needed(tmp_path):
     assert not re.search("gomp|iomp|libomp", done.stdout)
 
 
-def test_what_a_compiler_says_is_passed_on(tmp_path, monkeypatch):
+def test_messages_of_the_compiler_are_passed_on(tmp_path, monkeypatch):
     script = "echo 'In file included from here' >&2; echo 'x.c:1: error: no C' >&2; exit 1"
     monkeypatch.setenv("CC", fake_compiler(tmp_path / "compiler", script))
     with pytest.raises(BuildError, match="compiler failed: x.c:1: error: no C; name another C c"):

@@ -1,4 +1,4 @@
-"""Native libraries are found, made where there are none, and done without where they cannot be."""
+"""Native libraries: loaded, built where they are missing, replaced by torch if building fails."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made(whole: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The dtypes that are compiled; what is compiled is `whole`."""
-    found: list[str] = []
+    """Notes the dtypes that are compiled; each build copies `whole`."""
+    reals: list[str] = []
 
     def build(real: str, instructions: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        found.append(real)
+        reals.append(real)
         new = Path(shutil.copy(whole, folder / "new"))
         return new.replace(folder / whole.name)
 
     monkeypatch.setattr(module, "build", build)
-    return found
+    return reals
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_it_is_compiled_once(cache, made):
 
 
 @needs_compiler
-def test_what_a_wheel_ships_comes_first(cache, made, monkeypatch, tmp_path):
+def test_the_library_of_a_wheel_comes_first(cache, made, monkeypatch, tmp_path):
     load(torch.float32)
     (tmp_path / "beside").mkdir()
     (cache / NAME).rename(tmp_path / "beside" / NAME)
@@ -150,7 +150,7 @@ def test_without_a_cache_the_library_lasts_as_long_as_the_process(
 @needs_compiler
 @pytest.mark.parametrize("noexec", ["folder of temporary files", "cache"])
 def test_a_folder_that_nothing_can_be_loaded_from(noexec, cache, whole, monkeypatch, tmp_path):
-    """As the loader says of a file system that is mounted noexec."""
+    """The loader refuses libraries on a file system that is mounted noexec."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -213,10 +213,10 @@ def test_without_compiler_and_library_torch_runs_the_programs(cache, fuse):
         "It runs as operations of"
     )
     with pytest.warns(UserWarning, match=message):
-        network, found = run(fuse)
+        network, actual = run(fuse)
     assert set(network.execution.values()) == {"compiled (torch)"}
-    torch.testing.assert_close(run(fuse)[1], found, rtol=0, atol=0)  # it warns once
-    torch.testing.assert_close(found, run(False)[1])
+    torch.testing.assert_close(run(fuse)[1], actual, rtol=0, atol=0)  # it warns once
+    torch.testing.assert_close(actual, run(False)[1])
     assert not cache.exists()
 
 
@@ -229,7 +229,7 @@ def test_without_compiler_and_library_native_code_says_what_to_do():
 
 @needs_compiler
 def test_with_a_compiler_cells_are_compiled(cache):
-    network, found = run(True)
+    network, actual = run(True)
     assert set(network.execution.values()) == {"compiled (native)"}
-    torch.testing.assert_close(found, run(False)[1])
+    torch.testing.assert_close(actual, run(False)[1])
     assert is_whole(cache / NAME)

@@ -1,4 +1,4 @@
-"""Linear layers by native products, against those of torch."""
+"""Linear layers by native products, against torch's linear layers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_any_shape(dtype, rows, width, out, has_bias):
     weight = torch.randn(out, width, dtype=dtype, requires_grad=True)
     bias = torch.randn(out, dtype=dtype, requires_grad=True) if has_bias else None
     given = [x, weight] if bias is None else [x, weight, bias]
-    want, found = F.linear(x, weight, bias), linear(x, weight, bias)
-    torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+    want, actual = F.linear(x, weight, bias), linear(x, weight, bias)
+    torch.testing.assert_close(actual, want, rtol=1e-4, atol=1e-4)
     outside = torch.randn_like(want)
-    for one, other in zip(grad(found, given, outside), grad(want, given, outside), strict=True):
+    for one, other in zip(grad(actual, given, outside), grad(want, given, outside), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
@@ -46,10 +46,10 @@ def test_any_shape(dtype, rows, width, out, has_bias):
 def test_each_gradient_alone(wanted):
     tensors = {"x": torch.randn(5, 4), "weight": torch.randn(3, 4), "bias": torch.randn(3)}
     tensors[wanted].requires_grad_()
-    found, want = linear(*tensors.values()), F.linear(*tensors.values())
+    actual, want = linear(*tensors.values()), F.linear(*tensors.values())
     outside = torch.randn(5, 3)
     torch.testing.assert_close(
-        grad(found, tensors[wanted], outside), grad(want, tensors[wanted], outside)
+        grad(actual, tensors[wanted], outside), grad(want, tensors[wanted], outside)
     )
 
 
@@ -57,10 +57,10 @@ def test_rows_that_lie_otherwise():
     x, weight, bias = torch.randn(40, 30), torch.randn(20, 30), torch.randn(40)[::2]
     for rows in (x.T[:20, :30].T, x[:, :20], x[::3, 5:25], x[:1, :20].expand(7, 20)):
         rows, turned = rows.detach().requires_grad_(), weight[:, : rows.shape[1]]
-        found, want = linear(rows, turned, bias), F.linear(rows, turned, bias)
-        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+        actual, want = linear(rows, turned, bias), F.linear(rows, turned, bias)
+        torch.testing.assert_close(actual, want, rtol=1e-4, atol=1e-4)
         outside = torch.ones(()).expand_as(want)
-        torch.testing.assert_close(grad(found, rows, outside), grad(want, rows, outside))
+        torch.testing.assert_close(grad(actual, rows, outside), grad(want, rows, outside))
 
 
 def test_it_can_be_differentiated_twice():
@@ -70,7 +70,7 @@ def test_it_can_be_differentiated_twice():
     assert gradgradcheck(linear, given)
 
 
-def test_what_it_does_not_know_goes_to_torch(monkeypatch):
+def test_unsupported_inputs_go_to_torch(monkeypatch):
     monkeypatch.setattr(module, "multiply", None)
     weight = torch.randn(3, 4)
     linear(torch.randn(2, 2, 4), weight)
@@ -88,7 +88,7 @@ def test_what_it_does_not_know_goes_to_torch(monkeypatch):
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 40), (32, 40), (100, 15)])
-def test_what_does_not_repay_packing_goes_to_torch(monkeypatch, rows, columns):
+def test_small_products_go_to_torch(monkeypatch, rows, columns):
     monkeypatch.setattr(module, "FEW_ROWS", 32)
     monkeypatch.setattr(module, "FEW_COLUMNS", 16)
     monkeypatch.setattr(module, "multiply", None)

@@ -19,15 +19,15 @@ sizes = st.integers(0, 70)
 all_dtypes = pytest.mark.parametrize("dtype", REALS)
 
 
-def assert_near(found: Tensor, left: Tensor, right: Tensor, bias: Tensor | None = None) -> None:
+def assert_near(actual: Tensor, left: Tensor, right: Tensor, bias: Tensor | None = None) -> None:
     """A product is as near to the true one as sums of so many terms may be (Higham, 2002, 3.5)."""
     left, right = left.double(), right.double()
     want, size = left @ right, left.abs() @ right.abs()
     if bias is not None:
         want, size = want + bias.double(), size + bias.double().abs()
     terms = left.shape[1] + 2
-    assert found.shape == want.shape
-    assert ((found.double() - want).abs() <= terms * EPSILON[found.dtype] * size + 1e-300).all()
+    assert actual.shape == want.shape
+    assert ((actual.double() - want).abs() <= terms * EPSILON[actual.dtype] * size + 1e-300).all()
 
 
 @all_dtypes
@@ -38,9 +38,9 @@ def test_any_shape(dtype, num_rows, num_terms, num_columns, lies):
         weight = weight.T.contiguous().T
     bias = torch.randn(num_columns, dtype=dtype) if lies // 2 else None
     x = torch.randn(num_rows, num_terms + 3, dtype=dtype)[:, :num_terms]
-    found = multiply(x, weight, bias)
-    assert_near(found, x, weight, bias)
-    assert torch.equal(multiply(x.T.contiguous().T, weight, bias), found)
+    actual = multiply(x, weight, bias)
+    assert_near(actual, x, weight, bias)
+    assert torch.equal(multiply(x.T.contiguous().T, weight, bias), actual)
 
 
 @all_dtypes
@@ -79,9 +79,9 @@ def test_sums_over_rows(dtype, num_rows, num_left, width, has_sums):
     left = torch.randn(num_rows, num_left + 2, dtype=dtype)[:, :num_left]
     x = torch.randn(num_rows, width + 1, dtype=dtype)[:, 1:]
     sums = torch.ones(num_left, dtype=dtype) if has_sums else None
-    found = sum_products(left, x, sums)
-    assert_near(found, left.T, x)
-    torch.testing.assert_close(sum_products(left.T.contiguous().T, x), found, rtol=0, atol=0)
+    actual = sum_products(left, x, sums)
+    assert_near(actual, left.T, x)
+    torch.testing.assert_close(sum_products(left.T.contiguous().T, x), actual, rtol=0, atol=0)
     if sums is not None:
         ones = torch.ones(num_rows, 1, dtype=dtype)
         assert_near(sums.unsqueeze(1), left.T, ones, torch.ones(1, dtype=dtype))
@@ -133,17 +133,17 @@ def test_the_bits_of_a_row_depend_on_that_row_alone(num_columns, dtype):
 def test_threads_share_the_work_and_keep_the_bits(num_rows, num_columns):
     x, weight = torch.randn(num_rows, 500), torch.randn(500, num_columns)
     assert num_rows * 500 * num_columns > FEW_MULTIPLICATIONS
-    found = []
+    actual = []
     for num_threads in (1, 3):
         torch.set_num_threads(num_threads)
         product, sums = multiply(x, weight), torch.zeros(num_columns)
-        found.append((product, sum_products(product, x, sums), sums))
-    for one, other in zip(*found, strict=True):
+        actual.append((product, sum_products(product, x, sums), sums))
+    for one, other in zip(*actual, strict=True):
         assert torch.equal(one, other)
 
 
 @all_dtypes
-def test_what_is_not_finite_stays_in_its_row_and_column(dtype):
+def test_numbers_that_are_not_finite_stay_in_their_row_and_column(dtype):
     x, weight = torch.ones(20, 30, dtype=dtype), torch.ones(30, 40, dtype=dtype)
     x[7, 3], weight[5, 11] = torch.nan, torch.inf
     expected = torch.full((20, 40), 30.0, dtype=dtype)

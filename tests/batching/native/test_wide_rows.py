@@ -59,7 +59,7 @@ class Phrase(Cell):
         return {"h": plain(F.relu(h)) + F.relu(with_row(total) + x)}
 
 
-@pytest.mark.parametrize("width", [1, 5, 8, 16, 37, 64, 71, 128, 200])
+@pytest.mark.parametrize("width", [1, 5, 16, 37, 64, 200])
 def test_any_width(width):
     torch.manual_seed(width)
     dag, cells = graph(), {"word": Word(width), "phrase": Phrase(width)}
@@ -79,8 +79,8 @@ def test_relu_of_a_product_keeps_what_is_no_number():
         t.name: torch.full((count, width), torch.nan, dtype=torch.float64)
         for t, count in zip(SCHEMA.types, dag.num_nodes_by_type, strict=True)
     }
-    found = {}
+    actual = {}
     for network.fuse in (True, False):
-        found[network.fuse] = states_and_gradients(network, dag, x)
-    assert found[True]["h"].isnan().all()
-    torch.testing.assert_close(found[True], found[False], equal_nan=True)
+        actual[network.fuse] = states_and_gradients(network, dag, x)
+    assert actual[True]["h"].isnan().all()
+    torch.testing.assert_close(actual[True], actual[False], equal_nan=True)

@@ -34,7 +34,7 @@ def rows(count: int) -> dict[str, torch.Tensor]:
 
 
 def one_hot(encoder: ColumnEncoder, columns: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The same by a product with one-hot rows; code -1 is the last of its column."""
+    """The encoding by a product with one-hot rows; code -1 is the last of its column."""
     kind = functional.one_hot(columns["kind"] % 4, 4)
     places = [functional.one_hot(place, 5) for place in columns["places"].long().unbind(1)]
     codes = torch.cat([kind, *places], dim=1).float()
@@ -57,10 +57,10 @@ def test_a_code_alone_equals_one_hot_rows_times_a_weight(sparse):
     encoder.sparse = sparse
     kind = torch.tensor([2, -1, 0, 2, 2, -1])
     want = functional.one_hot(kind % 4, 4).float() @ encoder.table
-    found = encoder({"kind": kind})
-    torch.testing.assert_close(found, want)
+    actual = encoder({"kind": kind})
+    torch.testing.assert_close(actual, want)
     upstream = torch.randn(6, 6)
-    (grad,) = torch.autograd.grad(found, encoder.table, upstream)
+    (grad,) = torch.autograd.grad(actual, encoder.table, upstream)
     assert grad.is_sparse == sparse
     (expected,) = torch.autograd.grad(want, encoder.table, upstream)
     torch.testing.assert_close(grad.to_dense(), expected)
@@ -80,9 +80,9 @@ def test_on_a_gpu_a_product_gives_the_same_and_the_same_gradient(monkeypatch):
     want.square().sum().backward()
     gradient, encoder.table.grad = encoder.table.grad, None
     monkeypatch.setattr(column_encoder, "use_product", lambda codes, table: True)
-    found = encoder(columns)
-    torch.testing.assert_close(found, want)
-    found.square().sum().backward()
+    actual = encoder(columns)
+    torch.testing.assert_close(actual, want)
+    actual.square().sum().backward()
     torch.testing.assert_close(encoder.table.grad, gradient)
 
 
@@ -106,7 +106,7 @@ def test_embeddings_are_small_at_first():
     assert float(encoder.table.detach().std()) == pytest.approx(0.1, rel=0.05)
 
 
-def test_what_cannot_be_encoded_is_named():
+def test_columns_that_cannot_be_encoded_are_refused():
     columns = (Column("form", "string"), Column("count", "int64"), Column("ok", "bool"))
     match = "column 'form' holds strings.* column 'count' holds codes of unknown number"
     with pytest.raises(ConfigError, match=match):

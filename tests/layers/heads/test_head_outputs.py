@@ -47,7 +47,7 @@ def eval_rows(prediction: torch.Tensor, target: torch.Tensor) -> EvalRows:
     )
 
 
-def test_rows_of_predictions_are_taken_and_joined_with_all_that_is_known() -> None:
+def test_rows_of_predictions_are_selected_and_joined_with_their_parts() -> None:
     value = torch.arange(6, dtype=torch.float64).view(3, 2)
     whole = Predicted(value, {"std": value + 1, "is_high": value.unsqueeze(-1) > 2})
     ends, middle = whole[torch.tensor([True, False, True])], whole[1:2]
@@ -102,7 +102,7 @@ def test_columns_say_their_types_and_targets(head: Head) -> None:
         assert [*one.probabilities] == [*head.labels(column)]
 
 
-def test_what_was_measured_is_told_in_the_same_words() -> None:
+def test_measured_values_have_the_names_of_predictions() -> None:
     assert CLASSES.measured_values(torch.tensor([2, -1])) == [{"answer": "yes"}, {}]
     targets = torch.tensor([[1.0, NAN], [NAN, 0.0]])
     assert ASSAYS.measured_values(targets) == [{"toxic": "toxic"}, {"active": 0}]

@@ -107,30 +107,6 @@ def graph_with(**targets: float | None) -> TypedDAG:
     return builder.build()
 
 
-def test_classification_is_cross_entropy():
-    metrics = pytest.importorskip("sklearn.metrics")
-    head = ClassificationHead(SIZE, SCHEMA, "graph", "answer", hidden_size=7)
-    raw = head(torch.randn(20, SIZE)).detach().double()
-    targets = torch.randint(0, 5, (20,))
-    predicted = head.decode(raw)
-    want = metrics.log_loss(targets, predicted, labels=range(5))
-    assert float(head.losses(raw, targets).mean()) == pytest.approx(want)
-    assert predicted.shape == (20, 5)
-    assert head.losses(raw, torch.full((20,), -1)).tolist() == [0.0] * 20
-
-
-def test_multilabel_is_binary_cross_entropy_of_what_is_measured():
-    metrics = pytest.importorskip("sklearn.metrics")
-    head = MultiLabelHead(SIZE, SCHEMA, "graph", TASKS)
-    raw = head(torch.randn(30, SIZE)).detach()
-    targets = torch.randint(0, 2, (30, 2)).float()
-    targets[::3, 0] = NAN
-    known = head.measured(targets)
-    probabilities = head.decode(raw).double()
-    total = metrics.log_loss(targets[known], probabilities[known], normalize=False)
-    assert float(head.losses(raw, targets).sum()) == pytest.approx(total / 2, rel=1e-4)
-
-
 def test_regression_learns_standardised_values_and_predicts_in_units():
     scalers = {"energy": (-100.0, 20.0), "solubility": (-3.0, 2.0), "other": (0.0, 9.0)}
     head = RegressionHead(SIZE, SCHEMA, "graph", ["energy", "solubility"], scalers)

@@ -144,14 +144,14 @@ def test_predictions_stay_near_the_range_of_the_training_targets(
     rows = 100 * torch.randn(ROWS, SIZE)
     free.load_state_dict(head.state_dict())
     predicted, wanted = head.predict(head(rows)), free.predict(free(rows)).value
-    found, side = predicted.value, predicted.parts["limit"]
-    assert side[:, 0].equal((found[:, 0] == 8).float() - (found[:, 0] == 0).float())
+    actual, side = predicted.value, predicted.parts["limit"]
+    assert side[:, 0].equal((actual[:, 0] == 8).float() - (actual[:, 0] == 0).float())
     assert side[:, 0].any()
     assert not side[:, 1].any()
     torch.testing.assert_close(predicted.unlimited, wanted)
-    torch.testing.assert_close(found[:, 0], wanted[:, 0].clamp(0.0, 8.0))
-    torch.testing.assert_close(found[:, 1], wanted[:, 1])  # it has bounds
-    assert not found[:, 0].equal(wanted[:, 0])
+    torch.testing.assert_close(actual[:, 0], wanted[:, 0].clamp(0.0, 8.0))
+    torch.testing.assert_close(actual[:, 1], wanted[:, 1])  # it has bounds
+    assert not actual[:, 0].equal(wanted[:, 0])
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -190,7 +190,7 @@ def test_bounds_come_with_the_graphs_and_are_left_out_of_metrics() -> None:
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_several_numbers_are_monitored_by_their_loss(kind: Callable[..., NumberHead]) -> None:
-    """It is in units of each target's deviation, whatever metrics are computed beside it."""
+    """The loss is in units of each target's deviation, so it can compare several targets."""
     for metrics in (None, ["mae", "rmse"]):
         head = kind(SIZE, SCHEMA, "graph", NUMBERS)
         assert HeadMetrics.of(head, metrics).choose_monitor(None, True) == "val/loss"
@@ -212,11 +212,13 @@ def test_targets_have_weights(kind: Callable[..., NumberHead]) -> None:
     torch.testing.assert_close(weighed.losses(raw, targets), by_target[0] + 3 * by_target[1])
 
 
-def test_classes_have_the_weights_of_torch_s_cross_entropy() -> None:
-    weights = [0.5, 2.0, 1.5]
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 1.5]])
+def test_classes_have_the_weights_of_torch_s_cross_entropy(weights: list[float] | None) -> None:
     head = ClassificationHead(SIZE, SCHEMA, "graph", "kind", class_weights=weights)
     raw, classes = torch.randn(ROWS, 3), torch.randint(-1, 3, (ROWS,))
-    theirs = nn.CrossEntropyLoss(torch.tensor(weights), ignore_index=-1, reduction="none")
+    theirs = nn.CrossEntropyLoss(
+        None if weights is None else torch.tensor(weights), ignore_index=-1, reduction="none"
+    )
     torch.testing.assert_close(head.losses(raw, classes), theirs(raw, classes))
     assert "class_weight" not in head.state_dict()
 
@@ -230,9 +232,11 @@ def test_yes_and_no_have_the_weights_of_torch_s_binary_cross_entropy() -> None:
         SIZE, schema, target_weights={"u": 2}, class_weights={"t": [1, 4], "u": [1, 3]}
     )
     raw, targets = torch.randn(ROWS, 2), torch.randint(0, 2, (ROWS, 2)).float()
+    holes = torch.zeros_like(targets, dtype=torch.bool)
+    holes[::3, 0] = True
     theirs = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([4.0, 3.0]), reduction="none")
-    want = theirs(raw, targets) @ torch.tensor([1.0, 2.0]) / 2
-    torch.testing.assert_close(head.losses(raw, targets), want)
+    want = theirs(raw, targets).masked_fill(holes, 0) @ torch.tensor([1.0, 2.0]) / 2
+    torch.testing.assert_close(head.losses(raw, targets.masked_fill(holes, NAN)), want)
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
@@ -274,7 +278,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(head: Callable[[], Head], message: str) -> None:
+def test_wrong_options_are_refused(head: Callable[[], Head], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         head()
     assert message in str(caught.value)

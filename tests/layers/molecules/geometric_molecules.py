@@ -79,7 +79,7 @@ def assert_equal(
     rounds: int = 2,
     weights: Iterable[tuple[Tensor, Tensor]] = (),
 ) -> None:
-    """States and gradients of some rounds equal those of a layer that runs as often.
+    """Checks states and gradients of some rounds against a layer that runs as often.
 
     Args:
         cell: in float64.

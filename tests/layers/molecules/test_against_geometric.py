@@ -23,9 +23,6 @@ from graphfold.layers import (
     AttentiveFPCell,
     AttentiveFPFirstCell,
     AttentiveReadout,
-    GATCell,
-    GATv2Cell,
-    GCNCell,
     GGNNCell,
     GINCell,
     GINECell,
@@ -54,13 +51,6 @@ def copy(*pairs: tuple[nn.Module | Tensor, nn.Module | Tensor]) -> None:
             theirs.load_state_dict(ours.state_dict())
 
 
-def test_gcn():
-    cell = made(GCNCell(SIZE))
-    layer = geometric.GCNConv(SIZE, SIZE).double()
-    copy((layer.lin.weight, cell.linear.weight), (layer.bias, cell.linear.bias))
-    assert_equal(cell, lambda h: torch.relu(layer(h, edge_index())))
-
-
 def test_gin():
     cell = made(GINCell(SIZE, learn_epsilon=True))
     mlp = nn.Sequential(cell.update.inner, nn.ReLU(), cell.update.outer)
@@ -79,47 +69,6 @@ def test_gine():
     layer.lin.bias.data.zero_()
     weights = [(cell.update.inner.weight, mlp[0].weight)]
     assert_equal(cell, lambda h: torch.relu(layer(h, edge_index(), hot)), weights=weights)
-
-
-@pytest.mark.parametrize("heads", [1, 4])
-def test_gat(heads: int):
-    cell = made(GATCell(SIZE, BOND, heads))
-    hot, weight = bonds(cell.edge_encoder)
-    layer = geometric.GATConv(SIZE, SIZE // heads, heads, edge_dim=hot.shape[1]).double()
-    copy(
-        (layer.lin, cell.linear),
-        (layer.att_src, cell.of_source),
-        (layer.att_dst, cell.of_target),
-        (layer.att_edge, cell.of_edge),
-        (layer.lin_edge.weight, weight),
-        (layer.bias, cell.bias),
-    )
-    weights = [(cell.linear.weight, layer.lin.weight)]
-    assert_equal(cell, lambda h: torch.relu(layer(h, edge_index(), hot)), weights=weights)
-
-
-@pytest.mark.parametrize("heads", [1, 4])
-def test_gatv2(heads: int):
-    cell = made(GATv2Cell(SIZE, BOND, heads))
-    hot, weight = bonds(cell.edge_encoder)
-    layer = geometric.GATv2Conv(SIZE, SIZE // heads, heads, edge_dim=hot.shape[1]).double()
-    copy(
-        (layer.lin_l, cell.source),
-        (layer.lin_r, cell.target),
-        (layer.att, cell.attention),
-        (layer.lin_edge.weight, weight),
-        (layer.bias, cell.bias),
-    )
-    weights = [(cell.source.weight, layer.lin_l.weight), (cell.target.bias, layer.lin_r.bias)]
-    assert_equal(cell, lambda h: torch.relu(layer(h, edge_index(), hot)), weights=weights)
-
-
-def test_gatv2_without_bonds():
-    cell = made(GATv2Cell(SIZE, heads=2))
-    layer = geometric.GATv2Conv(SIZE, SIZE // 2, 2).double()
-    copy((layer.lin_l, cell.source), (layer.lin_r, cell.target))
-    copy((layer.att, cell.attention), (layer.bias, cell.bias))
-    assert_equal(cell, lambda h: torch.relu(layer(h, edge_index())))
 
 
 def test_pna():

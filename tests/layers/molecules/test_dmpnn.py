@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -17,14 +16,9 @@ from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
-from graphfold.errors import ShapeError
 from graphfold.layers import (
     DMPNNAtomCell,
     DMPNNBondCell,
-    FeatureEncoder,
-    GraphModel,
-    MeanReadout,
-    RegressionHead,
 )
 
 #: A lone atom, a bond, a branch, rings that share a bond, and two parts.
@@ -107,19 +101,6 @@ def test_it_equals_the_equations_bond_by_bond():
     torch.testing.assert_close(run(network, dag, x), torch.stack(want))
 
 
-def test_it_equals_the_sum_over_atoms_less_the_way_back():
-    bond, atom, network = make_network()
-    dag = molecules()
-    x, (source, target, reverse) = random_x(dag), ends(dag)
-    zeros = torch.zeros_like(x["atom"])
-    h = torch.relu(x["bond"])
-    for _ in range(DEPTH - 1):
-        message = zeros.index_add(0, target, h)[source] - h[reverse]
-        h = torch.relu(x["bond"] + bond.message(message))
-    want = torch.relu(x["atom"] + atom.from_bonds(zeros.index_add(0, target, h)))
-    torch.testing.assert_close(run(network, dag, x), want)
-
-
 @pytest.mark.skipif(why_missing(torch.float64) is not None, reason="nothing can be compiled")
 def test_atoms_are_compiled_though_no_bond_is_in_the_batch():
     _, atom, network = make_network()
@@ -180,28 +161,3 @@ def test_it_equals_chemprop():
     torch.testing.assert_close(from_bonds, want_grad[1][:, 5:])
     torch.testing.assert_close(bias, want_grad[2])
     torch.testing.assert_close(initial, want_grad[3])
-
-
-def test_a_model_pools_the_atoms_only():
-    dag = molecules()
-    model = GraphModel(
-        dag.schema,
-        partial(FeatureEncoder, size=SIZE),
-        PASSES,
-        [
-            {"bond": partial(DMPNNBondCell, hidden_size=SIZE)},
-            {"atom": partial(DMPNNAtomCell, hidden_size=SIZE)},
-        ],
-        MeanReadout,
-        RegressionHead,
-    )
-    states = model.network(batch := Batch(dag, build_schedule(dag, PASSES)), model.encoder(dag))
-    rows = states.at("h", dag.nodes_of_type("atom"))
-    graph = dag.batch[dag.nodes_of_type("atom")]
-    means = torch.stack([rows[graph == number].mean(0) for number in range(dag.num_graphs)])
-    torch.testing.assert_close(model(batch), model.head(means))
-
-
-def test_features_of_another_width_are_refused():
-    with pytest.raises(ShapeError, match=r"DMPNNBondCell\(hidden_size=6\) starts from .* 3 wide"):
-        DMPNNBondCell(6).initial(torch.zeros(2, 3))

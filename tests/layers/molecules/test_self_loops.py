@@ -119,14 +119,22 @@ def test_self_loops_are_those_of_pytorch_geometric(name: str, share: bool, engin
         fuse={"fast": True, "eager": False}.get(engine),
     ).double()  # fmt: skip
     table = torch.randn(2, SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    table.requires_grad_()
     kind = dag.features("atom")["kind"]
-    found = network(Batch(dag, build_schedule(dag, passes, share=share)), {"atom": table[kind]})
+    actual = network(Batch(dag, build_schedule(dag, passes, share=share)), {"atom": table[kind]})
     index, lengths = edges(dag)
     wanted = table[kind]
     for _ in range(ROUNDS):
         more = (lengths,) if "bonds" in name else ()
         wanted = torch.relu(layer(wanted, index, *more))
-    torch.testing.assert_close(found["h"], wanted, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(actual["h"], wanted, rtol=1e-9, atol=1e-9)
+    weight = torch.linspace(-1, 1, wanted.numel(), dtype=torch.float64).view_as(wanted)
+    leaves = ((table, cell.bias), (table, layer.bias)) if name != "gcn" else ((table,), (table,))
+    got, want = (
+        torch.autograd.grad((h * weight).sum(), tensors)
+        for h, tensors in zip((actual["h"], wanted), leaves, strict=True)
+    )
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
 
 
 def test_a_network_that_adds_no_loops_reads_those_of_the_data() -> None:
@@ -140,8 +148,8 @@ def test_a_network_that_adds_no_loops_reads_those_of_the_data() -> None:
     passes = [Rounds("bond", 1)]
     network = Network(SCHEMA, passes, [{"atom": cell}]).double()
     x = torch.randn(dag.num_nodes, SIZE, dtype=torch.float64)
-    found = network(Batch(dag, build_schedule(dag, passes)), {"atom": x})["h"]
-    torch.testing.assert_close(found, torch.relu(layer(x, edges(dag)[0])))
+    actual = network(Batch(dag, build_schedule(dag, passes)), {"atom": x})["h"]
+    torch.testing.assert_close(actual, torch.relu(layer(x, edges(dag)[0])))
 
 
 def test_a_node_with_a_loop_is_not_equal_to_one_with_a_neighbour_like_itself() -> None:

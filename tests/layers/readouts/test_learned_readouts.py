@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphfold.errors import ConfigError
 from graphfold.layers import AttentiveReadout, GatedReadout, Set2SetReadout
 
 PTR = torch.tensor([0, 3, 3, 4, 6])
@@ -46,9 +45,3 @@ def test_gated_is_the_sum_of_gates_times_values():
     made, h = GatedReadout(4).double(), rows()
     each = torch.sigmoid(made.gate(h)) * torch.tanh(made.value(h))
     torch.testing.assert_close(made.reduce(h, PTR)[3], each[4] + each[5])
-
-
-@pytest.mark.parametrize("readout", [Set2SetReadout, AttentiveReadout])
-def test_a_step_is_needed(readout):
-    with pytest.raises(ConfigError, match=r"Readout has 0 steps\. Set steps to at least 1"):
-        readout(4, steps=0)

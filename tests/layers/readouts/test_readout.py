@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphfold.batching import States
 from graphfold.dag import GraphBuilder, TypedDAG
-from graphfold.errors import ConfigError, ShapeError
+from graphfold.errors import ShapeError
 from graphfold.layers import (
     AttentionReadout,
     BondReadout,
@@ -147,12 +147,6 @@ def test_no_graph_at_all(make):
     assert make(SIZE)(make_states(dag)[0], dag).shape[0] == 0
 
 
-@pytest.mark.parametrize("make", [NodeReadout, OutputReadout])
-def test_no_node_at_all(make):
-    dag = empty(MIXED_SCHEMA)
-    assert make(SIZE)(make_states(dag)[0], dag).shape == (0, SIZE)
-
-
 @pytest.mark.parametrize(("make", "number"), [(RootReadout, 1), (PairReadout, 2)])
 def test_another_number_of_outputs_is_refused(make, number):
     dag = pairs(tuple(range(number)), (0, 1, 2))
@@ -168,14 +162,3 @@ def test_a_node_without_the_field_is_refused(make):
     match = f"{make.__name__} reads field 'h' of a node of type 'word', which has no such field"
     with pytest.raises(ShapeError, match=match):
         make(SIZE)(states, dag)
-
-
-def test_unknown_nodes_to_reduce():
-    with pytest.raises(ConfigError, match="cannot reduce over 'output'. Did you mean 'outputs'"):
-        SumReadout(SIZE, over="output")
-
-
-@pytest.mark.parametrize("number", [0, -1.0, float("nan")])
-def test_a_number_that_divides_no_sum_is_refused(number):
-    with pytest.raises(ConfigError, match=f"divide_by={number} is not positive. Use a number"):
-        ScaledSumReadout(SIZE, divide_by=number)

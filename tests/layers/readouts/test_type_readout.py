@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
-from graphfold.errors import ConfigError, SchemaError, ShapeError
+from graphfold.errors import SchemaError, ShapeError
 from graphfold.layers import TypeReadout
 
 
@@ -36,13 +36,6 @@ def test_each_part_is_reduced_by_itself(dag):
             elif len(own):
                 want[graph, place:] = own.mean(0)
     torch.testing.assert_close(readout(states, dag), want)
-
-
-def test_faults():
-    with pytest.raises(ConfigError, match="no reduction 'summ'. Did you mean 'sum'"):
-        TypeReadout(3, {"word": ["summ"]})
-    with pytest.raises(ConfigError, match="reads nothing. Name a type"):
-        TypeReadout(3, {"word": []})
 
 
 @given(dag=dags())

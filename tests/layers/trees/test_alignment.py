@@ -8,7 +8,6 @@ from torch.nn import functional
 
 from graphfold.batching import Batch, Network, Rounds, build_schedule
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema
-from graphfold.errors import ConfigError
 from graphfold.layers import AlignmentCell
 
 SCHEMA = Schema((NodeType("word"),), relations=(EdgeType("across"),))
@@ -43,9 +42,3 @@ def test_a_word_is_compared_with_those_of_the_other_sentence(fuse: bool | None) 
         own = x[node]
         compared = torch.cat([own, (own - aligned).abs(), own * aligned, best])
         torch.testing.assert_close(h[node], torch.relu(cell.compare(compared)))
-
-
-def test_equal_words_find_each_other_before_training() -> None:
-    assert torch.equal(AlignmentCell(3, 3).to_key.weight, torch.eye(3))
-    with pytest.raises(ConfigError, match="features of width 3, but has hidden_size=4"):
-        AlignmentCell(3, 4)

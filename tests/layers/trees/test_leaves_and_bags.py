@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from graphfold.batching import Batch, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, NodeType, Schema
-from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers import LeafCell
 
 
@@ -21,13 +19,3 @@ def test_every_field_is_a_linear_map_of_the_features():
     states = network(Batch(dag, build_schedule(dag, [Up()])), {"word": x})
     both = torch.cat([states["h"], states["c"]], dim=1)
     torch.testing.assert_close(both, x @ cell.from_x.weight.T + cell.from_x.bias)
-
-
-def test_it_needs_features():
-    with pytest.raises(ConfigError, match="LeafCell has input_size=0, .* Give its type a feature"):
-        LeafCell(0, 4)
-
-
-def test_it_reads_one_tensor():
-    with pytest.raises(ShapeError, match="the features are a mapping of a, b, but this cell reads"):
-        LeafCell(3, 4).before({"a": torch.zeros(1, 3), "b": torch.zeros(1, 3)})

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
-from graphfold.errors import ConfigError
 from graphfold.layers import (
     AttentiveTreeLSTMCell,
     LeafCell,
@@ -240,15 +239,6 @@ def test_tree_convolution(dag):
         dict.fromkeys(("word", "phrase"), pooling),
     ]
     check(PHRASES, dag, cells, rules)
-
-
-def test_faults_of_a_relation_cell():
-    with pytest.raises(ConfigError, match="bases=-1 is no number of matrices"):
-        RelationTreeLSTMCell(D, D, PHRASES.inputs.features, bases=-1)
-    with pytest.raises(
-        ConfigError, match="reads the relation of each child, but the inputs of these data have no"
-    ):
-        RelationTreeLSTMCell(D, D, ())
 
 
 def test_words_of_an_mv_rnn_begin_near_the_identity():

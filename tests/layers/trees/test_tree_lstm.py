@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
-from graphfold.errors import ConfigError, SchemaError
 from graphfold.layers import ChildSumTreeLSTMCell, LeafLSTMCell, NaryTreeLSTMCell
 
 SCHEMA = Schema(
@@ -48,7 +47,7 @@ def test_child_sum_on_a_chain_equals_lstm(length):
 
 
 def copy_lstm(lstm: nn.LSTM, cell: ChildSumTreeLSTMCell) -> None:
-    """Gives the cell the weights of an LSTM, whose gates stand in the order i, f, g, o."""
+    """Gives the cell the weights of an LSTM, which orders its gates i, f, g, o."""
     with torch.no_grad():
         i, f, g, o = lstm.weight_ih_l0.chunk(4)
         cell.from_x.weight.copy_(torch.cat([f, i, o, g]))
@@ -107,16 +106,6 @@ def test_child_sum_equals_the_equations():
     torch.testing.assert_close(got["h"][3], o.sigmoid() * new.tanh())
 
 
-def test_a_field_that_no_earlier_pass_has_computed():
-    schema = Schema(types=(NodeType("word", 0),))
-    builder = GraphBuilder(schema)
-    builder.output(builder.node("word"))
-    builder.finish()
-    network = Network(schema, [Up()], [{"word": LeafLSTMCell(3, 4, own=["below"])}], fuse=False)
-    with pytest.raises(SchemaError, match=r"previous\('below'\) reads a field that no earlier"):
-        run(network, builder.build(), {"word": torch.randn(1, 3)})
-
-
 def test_an_absent_child_counts_for_nothing():
     builder = GraphBuilder(SCHEMA)
     builder.output(builder.node("pair", [builder.node("word"), None]))
@@ -138,8 +127,3 @@ def test_forget_bias_moves_the_forget_gates_alone(make):
     difference = torch.cat([(moved[n] - plain[n]).flatten() for n in plain if "bias" in n])
     assert int((difference != 0).sum()) == (8 if make is NaryTreeLSTMCell else 4)
     torch.testing.assert_close(difference[difference != 0].mean(), torch.tensor(1.5))
-
-
-def test_a_leaf_needs_features():
-    with pytest.raises(ConfigError, match="LeafLSTMCell has input_size=0, but a leaf is made of"):
-        LeafLSTMCell(0, 4)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Up, build_schedule
 from graphfold.dag import GraphBuilder, NodeType, Schema
-from graphfold.errors import ConfigError
 from graphfold.layers import LeafCell, TreeFCCell, TreeRNNCell
 
 SCHEMA = Schema(types=(NodeType("word", 0), NodeType("triple", 3)))
@@ -39,8 +38,3 @@ def test_tree_fc_is_one_layer_over_the_children(activation):
     h = run(cell, torch.zeros(1, 0))
     children = torch.cat([h[1], torch.zeros(4), h[0]])
     torch.testing.assert_close(h[2], getattr(torch, activation)(cell.from_h(children)))
-
-
-def test_unknown_activation():
-    with pytest.raises(ConfigError, match="no activation 'rleu'. Did you mean 'relu'"):
-        TreeFCCell(4, activation="rleu")

@@ -38,11 +38,6 @@ def test_the_quantile_is_the_first_score_that_enough_are_below(
     assert math.isfinite(got) == (len(scores) >= least_records(level))
 
 
-@pytest.mark.parametrize(("level", "least"), [(0.9, 9), (0.8, 4), (0.95, 19), (0.5, 1)])
-def test_the_least_number_of_records(level: float, least: int) -> None:
-    assert least_records(level) == least
-
-
 def number_heads() -> list[tuple[Head, Predicted]]:
     """Heads with what they might have predicted."""
     torch.manual_seed(0)

@@ -31,7 +31,7 @@ ASSAYS = Schema(types=NUMBERS.types, graph_targets=(Column("t", "int64", size=2)
 
 
 def tree() -> TypedDAG:
-    """Seven nodes, some children of which are absent."""
+    """Seven nodes with some absent children."""
     builder = GraphBuilder(TREES)
     node = builder.node("word", form=1, label=0)
     for form in range(3):

@@ -1,4 +1,4 @@
-"""What training finds out of a model: sharing, compiled cells."""
+"""Facts about a model that training checks: sharing of equal nodes, compiled cells."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMPILED = pytest.mark.skipif(
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tree-LSTM cells whose code cannot be compiled, and a process that has not said so yet."""
+    """Makes Tree-LSTM cells that cannot be compiled, and forgets warnings of earlier tests."""
     right = NaryTreeLSTMCell.forward
 
     def forward(self, x, children):  # type: ignore[no-untyped-def]
@@ -103,8 +103,8 @@ def test_a_cell_that_is_not_compiled_is_named_once(
         monkeypatch.setattr(choice, "_SAID", set())
         assert run(*words) == 0
         err = capsys.readouterr().err
-        found = re.findall(warning, err, flags=re.MULTILINE)
-        assert len(found) == (tmp_path / "few.txt" not in words), (words[0], err)
+        warnings = re.findall(warning, err, flags=re.MULTILINE)
+        assert len(warnings) == (tmp_path / "few.txt" not in words), (words[0], err)
 
 
 @COMPILED
@@ -117,7 +117,7 @@ def test_fuse_true_demands_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @COMPILED
-def test_fuse_false_is_told_without_a_warning(
+def test_fuse_false_is_printed_without_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(tmp_path / "run", *listops())
@@ -231,15 +231,9 @@ def test_parts_decide(
     assert can_share(model, training) == (in_training if training else in_evaluation)
 
 
-@pytest.mark.parametrize("share", ["true", "false"])
-def test_runs_come_to_the_same(share: str, tmp_path: Path) -> None:
+def test_runs_with_and_without_sharing_come_to_the_same(tmp_path: Path) -> None:
     words = listops("trainer.max_epochs=2", "model.dropout=0", "trainer.precision=64-true")
     auto = train(tmp_path / "auto", *words)
-    other = train(tmp_path / "other", *words, f"data.share={share}")
+    other = train(tmp_path / "other", *words, "data.share=false")
     for name, value in read_json(auto / "metrics.json").items():
         assert read_json(other / "metrics.json")[name] == pytest.approx(value, rel=1e-6)
-
-
-def test_another_word_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert run("train", *listops("data.share=maybe"), f"hydra.run.dir={tmp_path}") == 2
-    assert "data.share is 'maybe', but it is one of auto, true, false." in capsys.readouterr().err

@@ -76,8 +76,6 @@ def test_training_ends_and_keeps_what_it_has(
     assert message in said
     assert "Traceback" not in said
     assert [path.read_bytes() for path in files] == before
-    monkeypatch.undo()
-    assert run("train", f"resume={begun}", "trainer.max_epochs=3") == 0
 
 
 def test_a_rate_that_is_too_high(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,11 +87,10 @@ def test_a_rate_that_is_too_high(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not list((tmp_path / "run").rglob("*.ckpt"))
 
 
-@pytest.mark.parametrize("loss", ["mean_variance", "evidential"])
-def test_a_log_likelihood_may_be_negative(loss: str, tmp_path: Path) -> None:
+def test_a_log_likelihood_may_be_negative(tmp_path: Path) -> None:
     table = write_molecules(tmp_path / "m.csv")
     words = ["data=smiles", f"data.path={table}", "data.target_columns=['a b']"]
-    words += [f"+model.head.loss={loss}", "model.hidden_size=4", "trainer.max_epochs=1"]
+    words += ["+model.head.loss=mean_variance", "model.hidden_size=4", "trainer.max_epochs=1"]
     original = NumberHead.losses
 
     def lower(self: NumberHead, raw: Tensor, targets: Tensor) -> Tensor:
@@ -101,4 +98,4 @@ def test_a_log_likelihood_may_be_negative(loss: str, tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NumberHead, "losses", lower)
-        train(tmp_path / loss, *words)
+        train(tmp_path / "run", *words)

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from training.one_step import DESCENT, both_agree, new_loop, take_step
-from training.tiny_runs import listops, write_corpora
+from training.tiny_runs import listops
 
 from graphfold.batching import Batch, build_schedule
 from graphfold.dag import Column, NodeType, Schema, select
@@ -20,11 +20,6 @@ from graphfold.training.process.ranks import add_over_processes
 from graphfold.training.scoring import HeadMetrics, rows_of
 
 Step = Callable[..., torch.Tensor]
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("corpora"))
 
 
 @pytest.fixture
@@ -73,7 +68,7 @@ def test_the_gradient_is_clipped_to_its_norm(step: Step) -> None:
 
 @pytest.mark.parametrize("clip", ["null", "0.01"])
 def test_losses_that_are_scaled_give_the_same_step(step: Step, clip: str) -> None:
-    """As in half precision on a GPU, where small gradients would be zero."""
+    """Half precision on a GPU scales losses, since small gradients would be zero."""
 
     def patch(loop: Loop) -> None:
         begin = loop.begin
@@ -174,7 +169,7 @@ SPARSE = ["smiles,y,z,w"] + [
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> tuple[str, ...]:
-    """Overrides of trainings on `SPARSE`, all of which is the training part but for a few rows."""
+    """Overrides of trainings on `SPARSE`."""
     (tmp_path / "m.csv").write_text("\n".join(SPARSE) + "\n")
     return (
         "data=smiles", "model=gcn", "model.hidden_size=6", "model.dropout=0.0", "model.fuse=false",
@@ -185,9 +180,7 @@ def sparse(tmp_path: Path) -> tuple[str, ...]:
 
 WEIGHTS = {
     "no weights": [],
-    "of records": ["data.weight_column=w"],
-    "of targets": ["+model.head.target_weights={z: 3}"],
-    "of both": ["data.weight_column=w", "+model.head.target_weights={y: 0.5}"],
+    "of records and targets": ["data.weight_column=w", "+model.head.target_weights={y: 0.5}"],
 }
 
 
@@ -248,7 +241,7 @@ def test_nodes_are_added_up_and_graphs_and_targets_averaged() -> None:
     assert float(per_node) == pytest.approx((1 + 9 + 4 + 2 * 25) / (1 + 1 + 1 + 2))
 
 
-def test_gradients_shared_by_autograd_are_told_apart() -> None:
+def test_gradients_shared_by_autograd_are_copied() -> None:
     """Of a sum, autograd gives both terms one and the same gradient tensor."""
     a, b = parameters = [torch.nn.Parameter(torch.zeros(3)) for _ in range(2)]
     for _ in range(2):

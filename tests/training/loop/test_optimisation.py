@@ -34,7 +34,7 @@ FUSED: list[Callable[..., Optimizer]] = [
 
 
 class Foreign(Adagrad):
-    """An optimizer of another package, whose `fused` may mean anything."""
+    """An optimizer of another package; its `fused` may mean something else."""
 
 
 Foreign.__module__ = "elsewhere"
@@ -70,7 +70,7 @@ def test_on_a_cpu_torch_optimizers_are_fused_and_do_the_same(make: Callable[...,
         Foreign,
     ],
 )
-def test_what_the_config_or_the_class_says_stays(make: Callable[..., Any]) -> None:
+def test_settings_of_the_config_or_the_class_stay(make: Callable[..., Any]) -> None:
     assert not option(build_optimizer(make, parameters()), "fused")
 
 
@@ -166,7 +166,7 @@ def test_frozen_modules_keep_their_statistics_and_drop_nothing() -> None:
         (["norm", "head"], "leaves no weight to train"),
     ],
 )
-def test_what_cannot_be_frozen_is_refused(parts: list[str], fault: str) -> None:
+def test_parts_that_cannot_be_frozen_are_refused(parts: list[str], fault: str) -> None:
     model = nn.ModuleDict({"norm": nn.BatchNorm1d(2), "head": nn.Linear(2, 1)})
     with pytest.raises(ConfigError, match=fault):
         freeze(model, parts)

@@ -23,14 +23,6 @@ from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("train") / "run"
-    settings = [f"data.cache_dir={folder.parent}/cache", f"hydra.run.dir={folder}"]
-    assert run("train", *listops(), *settings) == 0
-    return folder
-
-
 def rows(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
 
@@ -39,8 +31,8 @@ def weights(folder: Path, name: str = "best") -> dict[str, torch.Tensor]:
     return Checkpoint.load(folder / "checkpoints" / f"{name}.ckpt").state_dict
 
 
-def test_run_folder_holds_everything(finished: Path) -> None:
-    names = {path.name for path in finished.iterdir()}
+def test_run_folder_holds_everything(listops_run: Path) -> None:
+    names = {path.name for path in listops_run.iterdir()}
     assert names == {
         "config.yaml",
         "checkpoints",
@@ -50,27 +42,27 @@ def test_run_folder_holds_everything(finished: Path) -> None:
         "predictions.csv",
         "split.csv",
     }
-    assert {p.name for p in (finished / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
-    assert "${" not in (finished / "config.yaml").read_text()
-    metrics = read_json(finished / "metrics.json")
+    assert {p.name for p in (listops_run / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    assert "${" not in (listops_run / "config.yaml").read_text()
+    metrics = read_json(listops_run / "metrics.json")
     assert set(metrics) == {
         f"{part}/{name}"
         for part in ("val", "test")
         for name in ("accuracy", "macro_f1", "mcc", "ece", "loss", "coverage")
     }
     assert metrics["test/coverage"] == 1.0
-    table = rows(finished)
+    table = rows(listops_run)
     assert [row["epoch"] for row in table] == ["1", "2"]
     assert set(table[0]) >= {"train/loss", "val/accuracy", "val/loss", "lr"}
     best = max(float(row["val/accuracy"]) for row in table)
     assert best == metrics["val/accuracy"]
 
 
-def test_same_seed_same_run_and_another_seed_another(finished: Path, tmp_path: Path) -> None:
+def test_same_seed_same_run_and_another_seed_another(listops_run: Path, tmp_path: Path) -> None:
     again = train(tmp_path / "again", *listops())
     other = train(tmp_path / "other", *listops("seed=2"))
-    assert read_json(again / "metrics.json") == read_json(finished / "metrics.json")
-    assert read_json(other / "metrics.json") != read_json(finished / "metrics.json")
+    assert read_json(again / "metrics.json") == read_json(listops_run / "metrics.json")
+    assert read_json(other / "metrics.json") != read_json(listops_run / "metrics.json")
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
@@ -83,16 +75,10 @@ def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
     assert read_json(folder / "metrics.json")["val/loss"] == min(losses)
 
 
-def test_early_stopping_watches_the_monitor(tmp_path: Path) -> None:
-    more = ["callbacks=early_stopping", "callbacks.early_stopping.patience=1", "optimizer.lr=0.0"]
-    folder = train(tmp_path / "run", *listops(*more, "trainer.max_epochs=9"))
-    assert len(rows(folder)) == 2
-    assert run("train", f"resume={folder}") == 0
-    assert len(rows(folder)) == 2
-
-
-def test_an_earlier_run_is_moved_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = train(tmp_path / "run", *listops("trainer.max_epochs=1"))
+def test_an_earlier_run_is_moved_aside(
+    listops_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = listops_copy
     first = read_json(folder / "metrics.json")
     train(folder, *listops("trainer.max_epochs=1", "seed=5"))
     said = capsys.readouterr().out
@@ -148,16 +134,16 @@ def test_a_resumed_run_ends_as_an_unbroken_one(
 
 
 def test_resuming_a_finished_run_scores_it_again(
-    finished: Path, capsys: pytest.CaptureFixture[str]
+    listops_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = read_json(finished / "metrics.json")
-    (finished / "metrics.json").unlink()
-    assert run("train", f"resume={finished}") == 0
+    before = read_json(listops_copy / "metrics.json")
+    (listops_copy / "metrics.json").unlink()
+    assert run("train", f"resume={listops_copy}") == 0
     assert "is finished: its best checkpoint is scored again" in capsys.readouterr().out
-    assert read_json(finished / "metrics.json") == before
+    assert read_json(listops_copy / "metrics.json") == before
 
 
-def test_a_finished_run_is_given_more_epochs(
+def test_a_finished_run_goes_on_for_more_epochs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["model.dropout=0.4", "lr_scheduler=constant"]
@@ -171,8 +157,6 @@ def test_a_finished_run_is_given_more_epochs(
     assert "T_max" not in captured.err
     assert (folder / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     assert read_json(folder / "metrics.json") == read_json(whole / "metrics.json")
-    assert run("train", f"resume={folder}") == 0
-    assert "is finished" in capsys.readouterr().out
 
 
 def test_more_epochs_than_the_schedule_was_made_for_are_warned_of(
@@ -183,15 +167,14 @@ def test_more_epochs_than_the_schedule_was_made_for_are_warned_of(
     assert "lr_scheduler.T_max is 1: the schedule of the" in capsys.readouterr().err
 
 
-def test_resuming_without_a_checkpoint_starts_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_resuming_without_a_checkpoint_starts_again(
+    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = train(tmp_path / "whole", *listops())
     (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "config.yaml").write_text((whole / "config.yaml").read_text())
+    (tmp_path / "new" / "config.yaml").write_text((listops_run / "config.yaml").read_text())
     assert run("train", f"resume={tmp_path / 'new'}") == 0
     assert "no checkpoints/last.ckpt yet, so it starts anew" in capsys.readouterr().out
-    assert read_json(tmp_path / "new" / "metrics.json") == read_json(whole / "metrics.json")
+    assert read_json(tmp_path / "new" / "metrics.json") == read_json(listops_run / "metrics.json")
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +241,7 @@ def test_another_start_gives_more_epochs(begun: Path, capsys: pytest.CaptureFixt
         ),
     ],
 )
-def test_what_a_started_run_cannot_go_on_with(
+def test_changes_that_a_started_run_refuses(
     words: list[str], message: str, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (begun / "config.yaml").read_text()
@@ -275,7 +258,7 @@ def test_python_goes_on_in_the_folder_that_it_gives(begun: Path) -> None:
 
 
 def test_kill_9_leaves_a_resumable_run(tmp_path: Path) -> None:
-    overrides = listops("trainer.max_epochs=30", "model.dropout=0.3")
+    overrides = listops("trainer.max_epochs=12", "model.dropout=0.3")
     whole = train(tmp_path / "whole", *overrides)
     killed = tmp_path / "killed"
     settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={killed}"]
@@ -289,7 +272,7 @@ def test_kill_9_leaves_a_resumable_run(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     (killed / "checkpoints" / ".last.ckpt.abc.tmp").write_bytes(b"half")
-    assert Checkpoint.load(last).progress["epoch"] < 29
+    assert Checkpoint.load(last).progress["epoch"] < 11
     torch.set_num_threads(1)
     assert run("train", f"resume={killed}") == 0
     assert read_json(killed / "metrics.json") == read_json(whole / "metrics.json")
@@ -309,16 +292,6 @@ def test_data_that_changed_cannot_be_resumed(
     table.write_text(table.read_text() + "z,CCO,1,1,1\n")
     assert run("train", f"resume={tmp_path / 'run'}") == 2
     assert "m.csv: the file changed since the run split it" in capsys.readouterr().err
-
-
-def test_a_damaged_last_checkpoint_is_refused(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "config.yaml").write_text((finished / "config.yaml").read_text())
-    (tmp_path / "checkpoints" / "last.ckpt").write_bytes(b"PK\x03\x04 nothing")
-    assert run("train", f"resume={tmp_path}") == 2
-    assert "last.ckpt: not a checkpoint of graphfold, or damaged" in capsys.readouterr().err
 
 
 def test_monitor_must_be_a_metric_of_the_task(
@@ -379,16 +352,7 @@ def test_precision_is_that_of_the_run_in_evaluation_too(precision: str, tmp_path
     assert read_json(tmp_path / "e.json") == read_json(folder / "metrics.json")
 
 
-def test_deterministic_runs(tmp_path: Path) -> None:
-    words = listops("deterministic=true", "model.dropout=0.4")
-    folder, other = train(tmp_path / "run", *words), train(tmp_path / "other", *words)
-    torch.use_deterministic_algorithms(False)
-    assert read_json(folder / "metrics.json") == read_json(other / "metrics.json")
-    for name, value in weights(folder, "last").items():
-        assert torch.equal(value, weights(other, "last")[name])
-
-
-def test_a_target_without_values_to_learn_from_is_told(
+def test_a_target_without_training_values_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = ["train"] * 8 + ["val"] * 2 + ["test"] * 2
@@ -417,7 +381,7 @@ def test_a_gpu_trains_and_goes_on(precision: str, tmp_path: Path) -> None:
     assert run("train", f"resume={broken}", "trainer.max_epochs=2") == 0
     for one, two in zip(rows(whole), rows(broken), strict=True):
         numbers = {name: float(cell) for name, cell in one.items() if cell}
-        found = {name: float(cell) for name, cell in two.items() if cell}
-        assert found == pytest.approx(numbers, rel=1e-5)
+        actual = {name: float(cell) for name, cell in two.items() if cell}
+        assert actual == pytest.approx(numbers, rel=1e-5)
     assert run("evaluate", whole, "--json", tmp_path / "e.json") == 0
     assert read_json(tmp_path / "e.json") == pytest.approx(read_json(whole / "metrics.json"))

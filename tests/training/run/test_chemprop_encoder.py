@@ -97,20 +97,20 @@ def graph() -> TypedDAG:
 @pytest.mark.parametrize("prefix", ["", "message_passing."])
 def test_the_states_of_atoms_are_those_of_chemprop(tmp_path: Path, prefix: str) -> None:
     ours, dag = model(), graph()
-    found = content()
-    state = {f"{prefix}{name}": value for name, value in found["state_dict"].items()}
+    stored = content()
+    state = {f"{prefix}{name}": value for name, value in stored["state_dict"].items()}
     torch.save(
-        {**found, "state_dict": {**state, "predictor.x": torch.zeros(1)}}, tmp_path / "mp.pt"
+        {**stored, "state_dict": {**state, "predictor.x": torch.zeros(1)}}, tmp_path / "mp.pt"
     )
     said = take_encoder(ours, tmp_path / "mp.pt")
-    count = sum(value.numel() for value in found["state_dict"].values())
+    count = sum(value.numel() for value in stored["state_dict"].values())
     assert said.startswith(f"encoder_from: {count} weights of encoder and cells taken")
     with torch.no_grad():
         states = ours.states(ours.plan(dag))["h"][: len(GOLDEN["states"])]
     torch.testing.assert_close(states, torch.tensor(GOLDEN["states"]), rtol=1e-5, atol=1e-6)
 
 
-def test_all_that_does_not_fit_is_told_at_once(tmp_path: Path) -> None:
+def test_all_misfits_are_reported_together(tmp_path: Path) -> None:
     path = save(tmp_path / "mp.pt", options={"depth": 6, "activation": "tanh"})
     with pytest.raises(ConfigError) as error:
         take_encoder(model(width=7, bias=True), path)
@@ -150,7 +150,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         take_encoder(model(), path)
 
 
-def test_wrong_models_and_features_are_told(
+def test_wrong_models_and_features_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, table = save(tmp_path / "mp.pt"), write_molecules(tmp_path / "m.csv")
@@ -178,23 +178,25 @@ def chemprop(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     kinds |= {"MeanAggregation": "agg", "RegressionFFN": "predictors"}
     kinds |= {"GraphTransform": "transforms"}
-    found: dict[str, Any] = {
+    stand_ins: dict[str, Any] = {
         name: type(name, (), {"__module__": f"chemprop.nn.{place}"})
         for name, place in kinds.items()
     }
     home = "lightning.fabric.utilities.data"
-    found["AttributeDict"] = type("AttributeDict", (dict,), {"__module__": home})
-    found["Activation"] = Enum(
+    stand_ins["AttributeDict"] = type("AttributeDict", (dict,), {"__module__": home})
+    stand_ins["Activation"] = Enum(
         "Activation", {"RELU": "relu", "TANH": "tanh"}, module="chemprop.nn.utils", type=str
     )
     places = {"chemprop", "chemprop.nn", "chemprop.nn.message_passing"}
     places |= {home.rpartition(".")[0], "lightning", "lightning.fabric"}
-    modules = {name: ModuleType(name) for name in places | {m.__module__ for m in found.values()}}
-    for name, made in found.items():
+    modules = {
+        name: ModuleType(name) for name in places | {m.__module__ for m in stand_ins.values()}
+    }
+    for name, made in stand_ins.items():
         setattr(modules[made.__module__], name, made)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    return found
+    return stand_ins
 
 
 def files_of_chemprop(folder: Path, classes: dict[str, Any], **options: Any) -> list[Path]:

@@ -153,8 +153,8 @@ WIDTHS = {"V1": 133, "V2": 72}
 
 def test_it_gives_the_numbers_that_chemprop_gave(tmp_path: Path):
     file = save(tmp_path, weights_of(SIZE, WIDTHS["V2"], 14))
-    found = ours(SMILES, file, "chemprop-v2")
-    torch.testing.assert_close(found, torch.tensor(MEANS, dtype=torch.float64), atol=1e-6, rtol=0)
+    actual = ours(SMILES, file, "chemprop-v2")
+    torch.testing.assert_close(actual, torch.tensor(MEANS, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
 def test_the_features_are_those_that_chemprop_gave():
@@ -175,8 +175,8 @@ def test_a_hundred_molecules_have_the_states_of_chemprop(
     smiles = [*SMILES[1:], *lipophilicity(data_root, 100)]
     weights = weights_of(20, WIDTHS[mode], 14)
     expected = theirs(smiles, weights, mode)
-    found = ours(smiles, save(tmp_path, weights), f"chemprop-{mode.lower()}")
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    actual = ours(smiles, save(tmp_path, weights), f"chemprop-{mode.lower()}")
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", WIDTHS)

@@ -41,7 +41,6 @@ def test_a_config_that_was_edited_no_longer_fits(
     ("key", "value"),
     [
         ("optimizer", {}),
-        ("optimizer.param_groups", -1),
         ("lr_scheduler", 3),
         ("generators", [{"python": 1}]),
         ("step", None),

@@ -19,7 +19,7 @@ FROZEN = ["optimizer.lr=0.0", "seed=2", "data.seed=1"]
 
 
 def trees(path: Path, *more: str) -> list[str]:
-    """Overrides for a file of trees, the last of which hold some further words."""
+    """Overrides for a file of trees; the last trees hold further words."""
     rng = random.Random(len(more))
     lines = [bracket_tree(rng) for _ in range(20)]
     lines += [f"(1 (2 {word}) (3 film))" for word in more for _ in range(10)]
@@ -66,21 +66,23 @@ def test_a_head_of_other_targets_and_other_scales_starts_afresh(
     assert not torch.equal(before["head.mean"], after["head.mean"])
 
 
-def test_another_width_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = train(tmp_path / "first", *listops("trainer.max_epochs=1"))
-    capsys.readouterr()
-    settings = ["trainer.max_epochs=1", "model.hidden_size=9", f"init_from={first}"]
+def test_another_width_is_named(
+    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["trainer.max_epochs=1", "model.hidden_size=9", f"init_from={listops_run}"]
     train(tmp_path / "second", *listops(*settings))
     text = capsys.readouterr().out
     assert "not taken: network.cells" in text
     assert " there, [" in text
 
 
-def test_a_run_of_which_nothing_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = train(tmp_path / "first", *listops("trainer.max_epochs=1"))
+def test_a_run_without_fitting_weights_is_refused(
+    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = write_molecules(tmp_path / "m.csv")
-    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", f"init_from={first}"]
+    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]"]
     settings = [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path / 'run'}"]
+    settings.append(f"init_from={listops_run}")
     assert run("train", *words, *settings) == 2
     assert "no weight of" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

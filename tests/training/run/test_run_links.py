@@ -1,4 +1,4 @@
-"""A run or a search from elsewhere writes into its own folder alone, whatever links are in it."""
+"""A run or a search from elsewhere never writes through the links in its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled cells follow whatever changes: parameters, attributes, mode, dtype, the graph."""
+"""Compiled cells follow changes: of parameters, attributes, mode, dtype, the graph."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def dag() -> TypedDAG:
 
 
 def assert_right(network: Network, dag: TypedDAG) -> dict[str, Tensor]:
-    """As it is computed by the plain engine."""
+    """Checks a compiled network against the plain engine."""
     dtype = next(network.parameters()).dtype
     x = {name: value.to(dtype) for name, value in make_x(dag).items()}
     before = network.engine
     network.engine = "autograd"
     want = states_and_gradients(network, dag, x)
     network.engine = before
-    found = states_and_gradients(network, dag, x)
-    torch.testing.assert_close(found, want)
+    actual = states_and_gradients(network, dag, x)
+    torch.testing.assert_close(actual, want)
     assert set(network.execution.values()) == {"compiled (native)"}
-    return found
+    return actual
 
 
 def word(network: Network) -> Changeable:
@@ -120,7 +120,7 @@ def test_a_change_is_followed(name, network, dag):
         assert not torch.equal(after["h"], before["h"])
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", ["a number", "numbers of a buffer", "a module", "a frozen cell"])
 def test_a_change_of_a_copy_is_followed(name, network, dag):
     """Copies have one program as long as they have one form."""
     before = assert_right(network, dag)
@@ -133,14 +133,14 @@ def test_a_change_of_a_copy_is_followed(name, network, dag):
 @pytest.fixture
 def compiled(monkeypatch, own_programs) -> list[str]:
     """The classes of the cells that are compiled, with their copies in float64."""
-    found, compile_cell = [], choice.compile_cell
+    names, compile_cell = [], choice.compile_cell
 
     def noted(cell, *rest):
-        found.append(type(cell).__name__)
+        names.append(type(cell).__name__)
         return compile_cell(cell, *rest)
 
     monkeypatch.setattr(choice, "compile_cell", noted)
-    return found
+    return names
 
 
 def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
@@ -163,7 +163,7 @@ def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
 
 
 @pytest.mark.usefixtures("own_programs")
-def test_what_is_remembered_of_forms_is_bounded(network, dag, monkeypatch):
+def test_the_number_of_remembered_forms_is_bounded(network, dag, monkeypatch):
     monkeypatch.setattr(choice, "MAX_FORMS", 3)
     for factor in range(6):
         word(network).factor = float(factor)
@@ -192,9 +192,9 @@ def test_conversion_to_another_dtype(network):
     cells = {"word": word(network), "pair": PairCell()}
     network = make_network(cells=[cells], fuse=True)
     dag = random_dag(1, 0, size=0)
-    found = [assert_right(network.to(dtype), dag)["h"] for dtype in (torch.float64, torch.float32)]
-    assert [h.dtype for h in found] == [torch.float64, torch.float32]
-    torch.testing.assert_close(found[1].double(), found[0], rtol=1e-4, atol=1e-5)
+    actual = [assert_right(network.to(dtype), dag)["h"] for dtype in (torch.float64, torch.float32)]
+    assert [h.dtype for h in actual] == [torch.float64, torch.float32]
+    torch.testing.assert_close(actual[1].double(), actual[0], rtol=1e-4, atol=1e-5)
     assert_right(network.double(), dag)
 
 
@@ -203,7 +203,7 @@ def through_pickle(network: Network) -> Network:
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, through_pickle])
-def test_a_copy_of_a_network_that_has_run_goes_its_own_way(duplicate, network, dag):
+def test_a_copy_of_a_network_that_has_run_is_independent(duplicate, network, dag):
     before = assert_right(network, dag)
     other = duplicate(network)
     torch.testing.assert_close(assert_right(other, dag), before, rtol=0, atol=0)
@@ -215,7 +215,7 @@ def test_a_copy_of_a_network_that_has_run_goes_its_own_way(duplicate, network, d
     torch.testing.assert_close(assert_right(network, dag), before, rtol=0, atol=0)
 
 
-def test_a_network_is_not_kept_alive(network, dag):
+def test_a_network_is_freed(network, dag):
     assert_right(network, dag)
     cell = weakref.ref(word(network))
     del network
@@ -226,7 +226,7 @@ def test_a_network_is_not_kept_alive(network, dag):
 
 
 def test_inputs_that_change_between_batches(network, dag):
-    """What requires a gradient may differ, and what passes compute."""
+    """Inputs may require a gradient in one batch and not in the next."""
     batch, x = make_batch(dag, network), make_x(dag)
     want = torch.autograd.grad(network(batch, x)["h"].sum(), [x["word"]])
     fixed = {name: value.detach() for name, value in x.items()}

@@ -1,4 +1,4 @@
-"""What is not compiled: it is named once, with its reason, and gives the same numbers."""
+"""Cells that are not compiled: a warning names each once, with the reason; numbers are equal."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def both(network: Network, reason: str) -> None:
     want = states_and_gradients(network, dag, x)
     network.engine = "fast"
     with pytest.warns(UserWarning, match=f"is not compiled: .*({reason})") as said:
-        found = states_and_gradients(network, dag, x)
+        actual = states_and_gradients(network, dag, x)
     assert len(said) == 1
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     refused = {name for name, how in network.execution.items() if how.startswith("as it is")}
     assert refused == ({"word"} if isinstance(network.cells[0]["word"][0], Odd) else {"phrase"})
     assert "is not compiled" not in repr(network)
@@ -138,8 +138,8 @@ def both(network: Network, reason: str) -> None:
         warnings.simplefilter("error")
         states_and_gradients(network, dag, x)  # said once
         network.fuse = False
-        found = states_and_gradients(network, dag, x)
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+        actual = states_and_gradients(network, dag, x)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     assert set(network.execution.values()) == {"as it is (fuse=False)"}
     network.fuse = True
     with pytest.raises(EngineError, match=f"is not compiled: .*({reason})"):
@@ -159,9 +159,9 @@ def test_dropout():
     with pytest.raises(EngineError, match="Odd is not compiled: it draws random numbers"):
         network(make_batch(dag, network), x)
     network.eval()
-    found = states_and_gradients(network, dag, x)
+    actual = states_and_gradients(network, dag, x)
     network.engine = "autograd"
-    torch.testing.assert_close(found, states_and_gradients(network, dag, x))
+    torch.testing.assert_close(actual, states_and_gradients(network, dag, x))
 
 
 class Writing(PhraseCell):
@@ -195,23 +195,23 @@ def test_half_precision(dtype):
     network = Network(SCHEMA, [Up()], [cells]).to(dtype)
     x = {"word": make_x(dag)["word"].detach().to(dtype)}
     with pytest.warns(UserWarning, match="native code computes float32 and float64, not"):
-        found = network(make_batch(dag, network), x)["h"]
-    assert found.dtype == dtype
+        actual = network(make_batch(dag, network), x)["h"]
+    assert actual.dtype == dtype
     assert network.execution == {"word": "compiled (torch)"}
     network.fuse = False
     want = network(make_batch(dag, network), x)["h"]
-    torch.testing.assert_close(found, want, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(actual, want, rtol=1e-2, atol=1e-2)
 
 
 def test_more_than_three_dimensions():
     network = make_network(cells=[{**tree_cells(), "word": Odd(in_four)}], fuse=True)
     dag = random_dag(4, 0)
     with pytest.warns(UserWarning, match="Odd does not run as native code: it has tensors of more"):
-        found = states_and_gradients(network, dag, make_x(dag))
+        actual = states_and_gradients(network, dag, make_x(dag))
     assert network.execution["word"] == "compiled (torch)"
     network.engine = "autograd"
     want = states_and_gradients(network, dag, make_x(dag))
-    torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.skipif(
@@ -246,11 +246,13 @@ def test_parameters_of_functional_call():
     batch, x = make_batch(dag, network), make_x(dag)
     want = network(batch, x)["h"]
     doubled = {name: 2 * value.detach() for name, value in network.named_parameters()}
-    found = torch.func.functional_call(network, doubled, (batch, x))["h"]
-    assert not torch.equal(found, want)
+    actual = torch.func.functional_call(network, doubled, (batch, x))["h"]
+    assert not torch.equal(actual, want)
     torch.testing.assert_close(network(batch, x)["h"], want, rtol=0, atol=0)
     network.engine = "autograd"
-    torch.testing.assert_close(torch.func.functional_call(network, doubled, (batch, x))["h"], found)
+    torch.testing.assert_close(
+        torch.func.functional_call(network, doubled, (batch, x))["h"], actual
+    )
 
 
 def test_another_kernel_has_no_programs():
@@ -291,8 +293,10 @@ ALONE: dict[str, Callable[[Tensor], Tensor]] = {
 DEPENDS = "depends on the other nodes of its group, so its results depend on the batch"
 
 
-@pytest.mark.parametrize("where", ["up", "rounds"])
-@pytest.mark.parametrize("change", [*ACROSS, *ALONE])
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [*((change, "up") for change in (*ACROSS, *ALONE)), ("mean", "rounds"), ("random", "rounds")],
+)
 def test_the_warning_says_whether_results_depend_on_the_batch(change, where, monkeypatch):
     monkeypatch.setattr(choice, "_SAID", set())
     own = {**ACROSS, **ALONE}[change]

@@ -1,4 +1,4 @@
-"""Rounds whose cells compute with the rows of their neighbours, edge by edge."""
+"""Rounds with cells that compute edge by edge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowsCell(Cell):
 
 
 class ProductCell(RowsCell):
-    """The same with a product for each edge; its weight is asked by the rows of every round."""
+    """A product for each edge; every round adds to the gradient of its weight."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,13 +39,13 @@ def up_and_down(dtype: torch.dtype = torch.float64) -> Network:
 def test_two_threads_give_the_numbers_of_one(seed):
     dag, network = random_dag(300, seed), up_and_down()
     x = make_x(dag)
-    found = []
+    actual = []
     for num_threads in (1, 2):
         torch.set_num_threads(num_threads)
-        found.append(states_and_gradients(network, dag, x))
-    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-11)
+        actual.append(states_and_gradients(network, dag, x))
+    torch.testing.assert_close(actual[1], actual[0], rtol=1e-12, atol=1e-11)
     for name in ("h", "c"):  # nobody adds up what others have
-        assert torch.equal(found[0][name], found[1][name])
+        assert torch.equal(actual[0][name], actual[1][name])
 
 
 def test_many_threads_compile_and_read_one_network():
@@ -60,8 +60,8 @@ def test_many_threads_compile_and_read_one_network():
     want = [predict(plain, number) for number in range(NUM_THREADS)]
     network = up_and_down()  # nobody has compiled it
     for _ in range(3):
-        found = at_once(lambda number: predict(network, number))
-        torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-10)
+        actual = at_once(lambda number: predict(network, number))
+        torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     assert network.execution["word"] == "compiled (native)"
 
 
@@ -92,5 +92,5 @@ def test_backward_in_another_thread():
         return torch.autograd.grad(losses[number], [x["word"]])
 
     losses = [network(make_batch(dag, network), x)["h"].sum() for _ in range(NUM_THREADS)]
-    for found in at_once(work):
-        torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-12)
+    for actual in at_once(work):
+        torch.testing.assert_close(actual, want, rtol=1e-12, atol=1e-12)

@@ -66,8 +66,8 @@ def gradients(size: int, fuse: bool) -> list[Tensor]:
 
 @pytest.mark.parametrize("size", [16, 24, 32, 48])
 def test_weights_as_they_lie_give_the_bits_of_packed_ones(size, monkeypatch):
-    found = gradients(size, fuse=True)
+    actual = gradients(size, fuse=True)
     monkeypatch.setattr(memory, "FEW_TO_PACK", 0)
-    assert all(map(torch.equal, found, gradients(size, fuse=True)))
-    for ours, want in zip(found, gradients(size, fuse=False), strict=True):
+    assert all(map(torch.equal, actual, gradients(size, fuse=True)))
+    for ours, want in zip(actual, gradients(size, fuse=False), strict=True):
         torch.testing.assert_close(ours, want, rtol=1e-4, atol=1e-5)

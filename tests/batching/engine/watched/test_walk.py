@@ -1,4 +1,4 @@
-"""What cannot be watched is said, with its place."""
+"""Objects that cannot be watched: the message names their place."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[], Cell], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_watched_is_said(name: str) -> None:
+def test_objects_that_cannot_be_watched_are_named(name: str) -> None:
     make, message = REFUSED[name]
     cell = make()
     with pytest.raises(Unwatchable, match=message):
