@@ -17,7 +17,6 @@ from graphfold.errors import (
     add_note,
     did_you_mean,
     readable,
-    some_of,
     write_note,
 )
 
@@ -48,18 +47,6 @@ def test_long_quotations_are_shortened(make: type[GraphfoldError]) -> None:
     assert error.message.startswith("f.csv:3: the option 'a' is 'x")
     assert len(error.message) < 600
     assert pickle.loads(pickle.dumps(error)).message == error.message
-
-
-def test_text_between_apostrophes_is_no_quotation() -> None:
-    message = "graphfold's classes are " + "these and " * 30 + "the user's"
-    assert GraphfoldError(message).message == message
-    assert len(GraphfoldError("y, " * 100_000).message) < 4_000
-
-
-def test_a_fault_stays_as_it_is_on_its_way_to_the_user() -> None:
-    error = RecordError("\n" * 1000)
-    assert len(error.fault) <= 600
-    assert pickle.loads(pickle.dumps(error.at("f", 1))).fault == error.fault
 
 
 @pytest.mark.parametrize(
@@ -104,9 +91,3 @@ def test_no_message_calls_null_none() -> None:
     assert len(texts) > 300
     wrong = [f"{path}: {text}" for path, text in texts if re.search(r"\bor none\b", text)]
     assert wrong == []
-
-
-def test_of_many_names_the_first_are_shown() -> None:
-    assert some_of(["a", "b"]) == "a, b"
-    assert some_of([f"t{n}" for n in range(217)]) == "t0, t1, t2, t3, t4, t5 and 211 more"
-    assert some_of([]) == ""

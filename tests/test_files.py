@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import stat
 import threading
@@ -16,7 +15,6 @@ from graphfold.files import (
     check_output,
     locked,
     whole_file,
-    write_json,
     write_text,
 )
 
@@ -48,23 +46,6 @@ def test_an_error_of_the_disk_names_the_file(
     with pytest.raises(FileNotFoundError, match=r"directory: '.*missing.x\.txt'$"):
         write_text(tmp_path / "missing" / "x.txt", "lost")
     assert os.listdir(tmp_path) == []
-
-
-def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    with whole_file(path) as file:
-        file.write(b"half")
-        assert not path.exists()
-    assert path.read_bytes() == b"half"
-
-
-def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:
-    old = os.umask(0o022)
-    try:
-        write_text(tmp_path / "x", "")
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
@@ -111,12 +92,6 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
             pass
         assert mine.read_text() == "mine"
         assert os.listdir(tmp_path) == ["mine"]
-
-
-def test_json_never_holds_nan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "x.json", {"a": math.nan})
-    assert os.listdir(tmp_path) == []
 
 
 def test_an_output_is_checked_before_the_work(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from postfix_adapter import NAME, random_expressions, write_expressions
 from graphfold import loader as loader_module
 from graphfold.batching import Batch, Pass, Rounds, Up, build_schedule
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.dag import TypedDAG
 from graphfold.dag.compare import difference
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.readers.spec import AdapterSpec
@@ -107,13 +107,6 @@ def test_what_is_left_for_too_many_ranks_joins_the_step_before() -> None:
     assert [[len(batch) for batch in sampler] for sampler in ranks] == [[2], [2], [3]]
 
 
-def test_order_without_shuffling_is_that_of_the_records() -> None:
-    (sampler,) = samplers([1] * 7, batch_size=3)
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        assert list(sampler) == [[100, 101, 102], [103, 104, 105], [106]]
-
-
 def test_epochs_differ_and_repeat() -> None:
     for settings in ({"batch_size": 4}, {"max_nodes": 12}):
         (sampler,) = samplers([1, 2, 3] * 10, shuffle=True, **settings)
@@ -127,25 +120,9 @@ def test_epochs_differ_and_repeat() -> None:
         assert list(resumed) == second
 
 
-def test_seeds_differ() -> None:
-    batches = [list(samplers([1] * 30, batch_size=4, shuffle=True, seed=s)[0]) for s in (0, 1)]
-    assert batches[0] != batches[1]
-
-
 def test_a_record_over_the_budget_goes_alone() -> None:
     (sampler,) = samplers([3, 50, 3, 3], max_nodes=6)
     assert list(sampler) == [[100], [101], [102, 103]]
-
-
-def test_both_limits_hold() -> None:
-    (sampler,) = samplers([1, 1, 1, 1, 5, 5], batch_size=3, max_nodes=6)
-    assert list(sampler) == [[100, 101, 102], [103, 104], [105]]
-
-
-def test_no_records() -> None:
-    (sampler,) = samplers([], batch_size=3)
-    assert list(sampler) == []
-    assert len(sampler) == 0
 
 
 @pytest.mark.parametrize(
@@ -190,14 +167,6 @@ def assert_same(first: Batch, second: Batch) -> None:
     assert all(map(torch.equal, left, right))
     groups = [[plan.groups for plan in batch.schedule.passes] for batch in (first, second)]
     assert groups[0] == groups[1]
-
-
-def test_batches_hold_the_records_of_the_sampler(dataset: GraphDataset) -> None:
-    loader = make_loader(dataset)
-    assert len(loader) == 7
-    for batch, numbers in zip(loader, loader.sampler, strict=True):
-        assert batch.dag.origin[:, 2].tolist() == numbers
-        assert len(batch.schedule.passes) == 2
 
 
 def test_equal_nodes_of_a_corpus_are_found_once(
@@ -285,30 +254,10 @@ def test_batches_that_change_or_are_large_are_not_kept(
     assert counted.num_made == 14
 
 
-def test_an_empty_batch(dataset: GraphDataset) -> None:
-    assert dataset[[]].num_graphs == 0
-
-
 def test_iterating_draws_no_random_numbers(dataset: GraphDataset) -> None:
     state = torch.get_rng_state()
     assert len(list(make_loader(dataset))) == 7
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_mixed_types_need_fewer_calls_on_the_critical_path() -> None:
-    types = (NodeType("leaf", 0), NodeType("a", 1), NodeType("b", 1))
-    builder = GraphBuilder(Schema(types))
-    for types_in_turn in ("abab", "bab"):  # by depth, an `a` and a `b` are never the same call
-        node = builder.node("leaf")
-        for name in types_in_turn:
-            node = builder.node(name, inputs=[node])
-        builder.output(node)
-        builder.finish()
-    dag, calls = builder.build(), {}
-    for policy in ("critical_path", "depth"):
-        (batch,) = make_loader(GraphDataset(dag, [Up()], policy))
-        calls[policy] = len(batch.schedule.passes[0].groups)
-    assert calls == {"critical_path": 5, "depth": 8}
 
 
 @pytest.mark.gpu

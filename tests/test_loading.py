@@ -39,16 +39,6 @@ def test_what_is_loaded_first_is_passed_over_from_then_on() -> None:
     assert is_enabled == "True"
 
 
-def test_importing_graphfold_loads_no_library_of_a_part() -> None:
-    code = (
-        "import sys, graphfold, graphfold.batching, graphfold.recipe\n"
-        "heavy = ('sklearn', 'pandas', 'lightning', 'ray', 'matplotlib')\n"
-        "print({*sys.modules} & {*heavy})"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "set()\n"
-
-
 def test_a_part_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     library, message = "sklearn", "graphfold.sklearn needs scikit-learn 1.6 or newer"
     for name in [name for name in sys.modules if name.startswith(f"{library}.")]:

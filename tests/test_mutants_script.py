@@ -40,12 +40,6 @@ def test_each_mutant_differs_in_one_place_and_can_be_run(script) -> None:
         assert len(text.splitlines()) == len(SOURCE.splitlines())
 
 
-def test_a_seed_draws_the_same_mutants(script) -> None:
-    first = [mutant for mutant, _ in script.choose(1, 3)]
-    assert first == [mutant for mutant, _ in script.choose(1, 3)]
-    assert len({mutant.line for mutant in first}) == 3
-
-
 def test_a_mutant_is_killed_by_a_test_that_fails(script, monkeypatch, tmp_path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
@@ -78,11 +72,3 @@ def test_the_nearest_tests_come_first_and_may_be_all(script, tmp_path) -> None:
     ]
     assert script.tests_of(mutant, ["tests"], is_near=True) == near
     assert script.tests_of(mutant, ["tests"], is_near=False) == [*near, ["tests"]]
-
-
-def test_a_mutant_that_does_not_end_is_killed(script, monkeypatch, tmp_path) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_f.py").write_text("def test_f():\n    while True: pass\n")
-    monkeypatch.setenv("TMPDIR", str(tmp_path.parent))
-    mutant = next(script.mutants_of(tmp_path / "graphfold" / "f.py"))
-    assert script.run(*mutant, ["tests"], 0, limit=5) == ("killed", "time")

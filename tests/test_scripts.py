@@ -51,15 +51,6 @@ def test_ci_runs_everything(ci: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.stdout.splitlines()[-1] == "ci: all passed"
 
 
-def test_ci_repeats_nothing_without_avx512(ci: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    program(ci / ".venv" / "bin" / "python", "echo AVX2")
-    done = run(ci, ".ci/run")
-    assert done.returncode == 0
-    assert (ci / "calls").read_text().splitlines() == STEPS
-    assert "ci: torch uses AVX2 here, not AVX512: no second round" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("step", "code"),
     [("setup", 1), ("setup-scatter", 0), ("test", 1), ("test-slow", 1), ("lint", 1), ("docs", 1)],
@@ -132,10 +123,3 @@ def test_torch_scatter_is_not_built_without_torch(venv: Path) -> None:
     assert done.returncode == 1
     assert "Run make setup first." in done.stderr
     assert not installs(venv)
-
-
-def test_setup_builds_no_torch_scatter() -> None:
-    assert "install torch setuptools" in (ROOT / "scripts" / "setup.sh").read_text()
-    recipes = (ROOT / "Makefile").read_text()
-    assert recipes.count("setup_scatter.sh") == 1
-    assert "\ndemo: setup ##" in recipes

@@ -145,11 +145,6 @@ def test_an_override_is_a_parameter_of_a_search(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == ""
 
 
-def test_verbose_prints_what_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
-    small(GraphRegressor, verbose=True, max_epochs=1).fit(SMILES, SIZES)
-    assert "epoch 1/1" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "labels",
     [["b", "a"], [7, -1], [True, False], [np.str_("é, x"), np.str_("(")], [3, 1, 2]],

@@ -23,10 +23,6 @@ def is_of_type_checkers(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def test_there_are_such_modules() -> None:
-    assert PACKAGE / "__init__.py" in LAZY
-
-
 @pytest.mark.parametrize("path", LAZY, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_type_checkers_see_names_and_no_getattr(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))

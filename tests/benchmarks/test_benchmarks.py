@@ -16,7 +16,7 @@ from thinned import thinned
 from training.tiny_runs import MOLECULES, write_corpora
 
 from benchmarks import measure, molecules, train, treefc, trees
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.__main__ import main
 from benchmarks.baselines.molecule_models import has_chemprop, has_geometric
 from benchmarks.measure import Settings
 from graphfold.batching.native.library import why_missing
@@ -149,12 +149,6 @@ def test_chosen_shapes(name: str, shapes: str, bench: Bench) -> None:
     assert {row["shape"] for row in rows} == set(shapes.split(","))
 
 
-def test_shapes_are_in_the_order_of_the_benchmark() -> None:
-    settings = Settings(shapes=("gcn", "dmpnn"))
-    assert settings.chosen(molecules.SHAPES) == ["dmpnn", "gcn"]
-    assert Settings().chosen(molecules.SHAPES) == [*molecules.SHAPES]
-
-
 def test_what_was_measured_is_written_if_the_rest_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,13 +170,6 @@ def test_train(bench: Bench) -> None:
 def test_predict(bench: Bench) -> None:
     rows = bench("predict", "--hidden-size", "4")
     assert variants(rows, phase="inference", batch_size=1) == [*OWN, "from_graph", "planned"]
-
-
-def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        run("--help")
-    text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in BENCHMARKS)
 
 
 @pytest.mark.parametrize(
@@ -215,17 +202,3 @@ def test_wrong_use(words: str, message: str, capsys: pytest.CaptureFixture[str])
 def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("sst", "--device", "cuda") == 2
     assert "there is no CUDA device" in capsys.readouterr().err
-
-
-def test_another_model_is_no_benchmark_sst(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model=tree_rnn"]
-    assert run("sst", *settings) == 2
-    assert "one cell for words and one for phrases" in capsys.readouterr().err
-
-
-def test_a_config_of_ones_own_is_measured(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "optimizer").mkdir()
-    own = "_target_: torch.optim.SGD\n_partial_: true\nlr: 0.1\n"
-    (tmp_path / "optimizer" / "mine.yaml").write_text(own)
-    sizes = ["--batch-size", "4", "--hidden-size", "4"]
-    assert bench("train", *sizes, "--config-dir", str(tmp_path), "optimizer=mine", "logger=none")

@@ -7,10 +7,8 @@ import torch
 from training.tiny_runs import write_corpora
 
 from benchmarks.experiment import Experiment, load_experiment
-from benchmarks.predict import load_saved, make_calls, read_examples, require_equal
+from benchmarks.predict import make_calls, read_examples, require_equal
 from benchmarks.sst import OVERRIDES
-from benchmarks.variants import Way
-from graphfold.batching.native.library import why_missing
 
 
 @pytest.fixture(scope="module")
@@ -18,15 +16,6 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     root = write_corpora(tmp_path_factory.mktemp("data"))
     settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model.hidden_size=4"]
     return load_experiment([*OVERRIDES, *settings])
-
-
-def test_the_models_are_loaded_and_evaluate(experiment: Experiment) -> None:
-    predictor = load_saved(experiment, Way(False))
-    assert predictor.trained.model.network.fuse is False
-    assert not predictor.trained.model.training
-    has_native = why_missing(torch.float32) is None
-    own = ["graphfold", "untraced", *(["torch"] if has_native else [])]
-    assert list(make_calls(experiment)) == [*own, "from_graph", "planned"]
 
 
 def test_every_variant_says_the_same_of_every_record(experiment: Experiment) -> None:

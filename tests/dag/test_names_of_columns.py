@@ -77,13 +77,6 @@ def test_hetero_keeps_any_name(seed: int) -> None:
         assert equal(from_hetero(to_hetero(graph), dag.schema), graph)
 
 
-def test_a_name_that_is_free_stands_as_it_is() -> None:
-    graph = to_networkx(split(named(("kind", "weight"), 0))[0])
-    assert {*graph.nodes[0]} == {"type", "span", "arity", "kind", "weight"}
-    (edge, *_) = (data for *_, data in graph.edges(data=True))
-    assert {*edge} == {"kind", "position", "column_kind", "weight"}
-
-
 def attributes(names: tuple[str, ...]) -> TypedDAG:
     """Two graphs of two nodes; a name is a feature of nodes."""
     schema = Schema((NodeType("a", None, tuple(Column(name, "int64") for name in names)),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
@@ -19,7 +18,7 @@ from graphfold.dag import validate
 from graphfold.dag.compare import difference
 from graphfold.datasets import data_module
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
+from graphfold.errors import ConfigError, DataError, SchemaError
 from graphfold.training.config.compose import compose
 
 
@@ -90,16 +89,6 @@ def test_more_records_are_scored_together_than_a_step_has(
     assert sizes() == [8] * 10
     data.scored_batch_size = 40
     assert sizes() == [40, 40]
-
-
-def test_loaders_of_several_processes_and_with_a_node_budget(file: Path) -> None:
-    data = prepared(file, batch_size=8, max_nodes=30)
-    ranks = [data.loader("train", [Up()], rank=rank, world_size=2) for rank in range(2)]
-    batches = [list(loader) for loader in ranks]
-    assert len(batches[0]) == len(batches[1])
-    numbers = [n for part in batches for b in part for n in b.dag.origin[:, 2].tolist()]
-    assert sorted(numbers) == data.split.train.tolist()
-    assert all(batch.dag.num_nodes <= 30 for part in batches for batch in part)
 
 
 def test_a_stored_state_gives_the_same_data(file: Path) -> None:
@@ -173,48 +162,6 @@ def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path
         assert made.split.sizes() == sizes
 
 
-def test_a_corpus_of_ones_own_files(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "sst"
-    folder.mkdir(parents=True)
-    for name, tree in {
-        "train": "(3 (2 a) (4 b))",
-        "dev": "(0 c)",
-        "test": "(1 (2 a) (2 d))",
-    }.items():
-        (folder / f"{name}.txt").write_text(f"{tree}\n")
-    data = DataModule(corpus="sst", root=tmp_path / "root", cache_dir=tmp_path / "cache")
-    data.prepare()
-    assert data.split.sizes() == {"train": 1, "val": 1, "test": 1}
-    assert data.encoded("train").node_targets["label"].tolist() == [2, 4, 3]
-    assert sorted(path.name for path in folder.iterdir()) == ["dev.txt", "test.txt", "train.txt"]
-
-
-def test_a_read_only_root(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "freesolv"
-    folder.mkdir(parents=True)
-    (folder / "SAMPL.csv").write_text(
-        "smiles,expt\n" + "".join(f"{'C' * k},{k}\n" for k in range(1, 9))
-    )
-    folder.chmod(0o555)
-    try:
-        data = DataModule(corpus="freesolv", root=tmp_path / "root", cache_dir=tmp_path / "c")
-        data.prepare()
-    finally:
-        folder.chmod(0o755)
-    assert data.encoded().num_graphs == 8
-    assert data.spec.scalers["expt"].std > 0
-
-
-def test_bad_records(file: Path) -> None:
-    lines = file.read_text().splitlines()
-    write_expressions(file, [*lines, "1 +", "? 5"])
-    with pytest.raises(RecordError, match=r"f\.txt:101: '\+' has fewer than two operands"):
-        prepared(file)
-    data = prepared(file, on_error="skip")
-    assert [error.line for error in data.skipped] == [101, 102]
-    assert data.encoded().num_graphs == 100
-
-
 def test_nothing_usable(tmp_path: Path) -> None:
     path = write_expressions(tmp_path / "f.txt", ["x"])
     message = r"left; 1 record was left out\. The first bad one is .*f\.txt:1: 'x' is no number\. C"
@@ -241,11 +188,6 @@ def test_it_travels_to_other_processes(file: Path) -> None:
     late: DataModule = pickle.loads(text)
     with pytest.raises(DataError, match="the file changed since the run split it"):
         late.encoded()
-
-
-def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
-    with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
-        module(file).encoded()
 
 
 @pytest.mark.parametrize(
@@ -281,24 +223,6 @@ def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path
     with pytest.raises(ConfigError, match=message):
         module(tmp_path / "f.txt", **settings).prepare()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_unknown_part(file: Path) -> None:
-    with pytest.raises(ConfigError, match="no part 'dev' of a split"):
-        prepared(file).loader("dev", [Up()])
-
-
-def test_reading_loads_no_engine(tmp_path: Path) -> None:
-    path = tmp_path / "trees.txt"
-    path.write_text("".join(f"({n % 2} (0 a) (1 b))\n" for n in range(10)))
-    code = (
-        "import sys; from graphfold.datasets import DataModule;"
-        f"data = DataModule(adapter='brackets', path={str(path)!r}, num_classes=2,"
-        f"    cache_dir={str(tmp_path / 'cache')!r}, num_workers=0);"
-        "data.prepare(); assert len(data.encoded('train').op_type) == 24;"
-        "assert not [name for name in sys.modules if name.startswith('graphfold.batching')]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

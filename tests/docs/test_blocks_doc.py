@@ -36,6 +36,7 @@ def run(code: str, namespace: dict[str, object]) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # PairwiseDistance
 def test_the_blocks_run_and_print_what_they_promise() -> None:
     fences = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

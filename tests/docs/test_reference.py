@@ -15,6 +15,7 @@ import pytest
 
 import graphfold
 from graphfold import errors
+from graphfold.cli import main
 from graphfold.registry import ADAPTERS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
@@ -78,3 +79,11 @@ def test_the_pages_say_what_each_name_is() -> None:
     for page in PAGES.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert text == renew(text), "run python scripts/reference.py"
+
+
+def test_the_page_of_options_lists_names_and_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--markdown"]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("# Options")
+    assert "\n| `dmpnn` | " in page
+    assert "`configs/train.yaml`" in page

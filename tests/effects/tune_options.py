@@ -62,10 +62,10 @@ def _(lab, tmp_path, option):
 )
 def _(lab, tmp_path):
     base = f"sqlite:///{tmp_path}/base.db"
-    for name in ("first", "second"):
-        searched(lab, tmp_path / name, FEW, f"tune.study={name}", f"tune.storage={base}")
-    assert sorted(optuna.get_all_study_names(base)) == ["first", "second"]
-    assert not (tmp_path / "first" / "study.log").exists()
+    words = (FEW, "tune.trials=1", "tune.study=mine", f"tune.storage={base}")
+    assert searched(lab, tmp_path / "run", *words) == []
+    assert optuna.get_all_study_names(base) == ["mine"]
+    assert not (tmp_path / "run" / "study.log").exists()
 
 
 @row.changes("tune/default.sampler", "how values are drawn; with a seed they are repeated")

@@ -21,10 +21,8 @@ from graphfold.datasets.adapter import Adapter, read_records
 from graphfold.datasets.molecules import drawing as of_molecules
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.datasets.readers.conllu import UPOS, ConlluAdapter
-from graphfold.datasets.readers.listops import ListOpsAdapter
 from graphfold.datasets.readers.pairs import PairsAdapter
 from graphfold.datasets.readers.smiles import SmilesAdapter
-from graphfold.errors import ConfigError
 from graphfold.inference.explain import Contributions
 from graphfold.inference.pictures import Drawing, class_colours, draw_graph
 from graphfold.inference.prediction import Prediction, describe
@@ -185,18 +183,6 @@ def heights(drawing: Drawing) -> list[float]:
     return [float(match[1]) for match in found if match]
 
 
-def test_crossing_arcs_are_drawn_at_heights_of_their_own() -> None:
-    drawing = drawing_of(WORDS, sentence([3, 4, 0, 3]))  # 1 <- 3 and 2 <- 4 cross
-    top, *others = sorted(heights(drawing))
-    assert len(others) == 2
-    assert top < min(others)  # that of 2 <- 4, which overlaps both others
-
-
-def test_relations_have_room() -> None:
-    drawing = drawing_of(WORDS, sentence([0, 1], ["root", "a:very:long:relation"]))
-    assert places(drawing)["w2"][0] - places(drawing)["w1"][0] > 11 * 0.6 * 20
-
-
 def test_pairs_are_two_rows_and_a_score(tmp_path: Path) -> None:
     folder = write_corpora(tmp_path) / "sick" / "parsed" / "test"
     adapter = PairsAdapter()
@@ -228,24 +214,6 @@ def test_names_of_inner_nodes_are_drawn_and_a_shared_node_once() -> None:
     assert edges(drawing) == 4
 
 
-def test_list_operations_have_the_answer_at_the_root() -> None:
-    drawing = drawing_of(ListOpsAdapter(), "4\t( ( ( [MAX 2 ) 4 ) ] )", [4], "graph")
-    assert sorted(texts(drawing)) == sorted(["[MAX", "2", "4", "]", "4"])
-    assert len(pills(drawing)) == 1
-    assert len(elements(drawing, "circle")) == 2  # the brackets inside have neither
-    assert (drawing.prediction, drawing.text) == ("answer: 4 (0.90)", "( ( ( [MAX 2 ) 4 ) ] )")
-
-
-def test_nodes_without_strings_show_their_types() -> None:
-    schema = Schema((NodeType("leaf", 0), NodeType("pair", 2)), graph_targets=(Column("cost"),))
-    graph = GraphBuilder(schema)
-    graph.output(graph.node("pair", [graph.node("leaf"), graph.node("leaf")]))
-    graph.finish(cost=3.0)
-    prediction = Prediction(1, "", {"cost": TargetPrediction(12.3456)})
-    drawing = draw_graph(graph.build(), prediction, RegressionHead(2, schema))
-    assert sorted(texts(drawing)) == ["12.3", "leaf", "leaf", "pair"]
-
-
 @pytest.mark.parametrize(
     ("adapter", "text", "words"),
     [
@@ -271,14 +239,6 @@ def test_any_text_can_be_drawn() -> None:
     drawing = drawing_of(TREES, f"(2 {' '.join(f'(2 {word})' for word in words)})")
     shown = [text for text in texts(drawing) if text != "0"]
     assert shown == [*words[:6], "\ufffd\ufffd", '"', "x" * 39 + "…"]
-
-
-def test_a_drawing_is_written_whole_or_refused(tmp_path: Path) -> None:
-    drawing = drawing_of(TREES, "(2 word)")
-    drawing.save(tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").read_text(encoding="utf-8") == drawing.svg + "\n"
-    with pytest.raises(ConfigError, match="does not exist"):
-        drawing.save(str(tmp_path / "no" / "a.svg"))
 
 
 # Molecules: oxygen first, then the carbon at the other end; a ring; a salt with its parts mixed up.

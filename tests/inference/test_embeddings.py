@@ -18,9 +18,9 @@ from graphfold.errors import DataError
 from graphfold.inference.predictor import Predictor
 
 
-@pytest.fixture(scope="module")
-def new(home: Path) -> Path:
-    path = home / "embedded.csv"
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    path = tmp_path / "embedded.csv"
     path.write_text("name,smiles,embedding_0\nbad,C1CC,x\nheptane,CCCCCCC,\nether,CCOCC,\n")
     return path
 
@@ -86,16 +86,6 @@ def test_every_format_and_python_have_the_same_numbers(
     assert (model.embed(["C1CC"]).shape, model.embed([]).shape) == ((1, 0), (0, 0))
     with pytest.raises(DataError, match=r"embed takes a list, .* Write embed\(\['CCO'\]\)"):
         model.embed("CCO")
-
-
-def test_the_module_computes_the_embeddings(numbers: Path) -> None:
-    model = graphfold.load(numbers)
-    records = [model.adapter.record_of(smiles) for smiles in ("CCO", "c1ccccc1")]
-    batch = model.plan(read_records(model.adapter, Path(), records).dag)
-    assert not model.module.training
-    with torch.no_grad():
-        rows = model.module.rows(model.module.states(batch), batch)
-    torch.testing.assert_close(rows, model.embed(["CCO", "c1ccccc1"]))
 
 
 def test_a_tree_is_embedded_as_its_root(trees: Path, home: Path, tmp_path: Path) -> None:

@@ -94,14 +94,6 @@ def test_a_column_alone_is_a_list(model: Predictor, expected: list[dict[str, Any
     assert missing[1]["reason"] == "None is no molecule"
 
 
-def test_empty_tables_get_empty_columns(model: Predictor) -> None:
-    found = model.predict(pd.DataFrame({"smiles": []}))
-    assert [*found.columns] == ["smiles", *NAMES]
-    assert len(found) == 0
-    assert model.predict(pa.table({"smiles": pa.array([], pa.string())})).num_rows == 0
-    assert model.predict({"smiles": []})["c_pred"] == []
-
-
 def test_names_that_are_taken_are_numbered(model: Predictor) -> None:
     found = model.predict(pd.DataFrame({"smiles": ["CC"], "reason": ["mine"], "c_pred": [1]}))
     assert [*found.columns[:3]] == ["smiles", "reason", "c_pred"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from training.tiny_runs import MOLECULES, read_json, run, train, write_corpora, write_molecules
+from training.tiny_runs import read_json, run, train, write_corpora, write_molecules
 
 from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import random_split
@@ -150,57 +150,6 @@ def test_the_metrics_of_numbers_are_those_of_the_file(numbers: Path) -> None:
             assert ends[0] <= metrics[f"{part}/interval_coverage/{name}"] <= ends[1]
 
 
-@pytest.mark.parametrize(
-    ("target", "task"), [("kind", "classification"), ("colour", "classification")]
-)
-def test_the_metrics_of_classes_are_those_of_the_file(home: Path, target: str, task: str) -> None:
-    """Yes and no as text, and three classes one of which is absent from val and test."""
-    sklearn = pytest.importorskip("sklearn.metrics")
-    lines = ["smiles,kind,colour,split"]
-    for row in range(48):
-        part = ("train", "train", "val", "test")[row % 4]
-        colour = "green" if row % 12 == 0 else ("red", "blue")[(row // 2 + row // 8) % 2]
-        kind = "toxic" if row % 5 < 2 else "safe"
-        lines.append(f"{'C' * (row // 10)}{MOLECULES[row % 10]},{kind},{colour},{part}")
-    table = home / f"{target}.csv"
-    table.write_text("\n".join(lines) + "\n")
-    folder = train(
-        home / target, "data=smiles", "model=gcn", f"data.path={table}", f"data.task={task}",
-        f"data.target_columns=[{target}]", "data.split=given", "data.split_column=split",
-        "ensemble=2", *SMALL,
-    )  # fmt: skip
-    metrics = read_json(folder / "metrics.json")
-    rows = read(folder / "predictions.csv")
-    labels = ["safe", "toxic"] if target == "kind" else ["blue", "green", "red"]
-    for part in ("val", "test"):
-        own = [row for row in rows if row["part"] == part]
-        assert len(own) == 12
-        y = [row[f"{target}_measured"] for row in own]
-        assert "green" not in y
-        p = np.array([[float(row[f"{target}_prob_{name}"]) for name in labels] for row in own])
-        predicted = [row[f"{target}_pred"] for row in own]
-        assert predicted == [labels[best] for best in p.argmax(1)]
-        np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
-        want = {
-            "accuracy": sklearn.accuracy_score(y, predicted),
-            "macro_f1": sklearn.f1_score(y, predicted, average="macro"),
-            "mcc": sklearn.matthews_corrcoef(y, predicted),
-        }
-        if target == "kind":
-            want["roc_auc"] = sklearn.roc_auc_score([name == "toxic" for name in y], p[:, 1])
-            want["pr_auc"] = sklearn.average_precision_score([n == "toxic" for n in y], p[:, 1])
-        top, right = p.max(1), np.array([a == b for a, b in zip(y, predicted, strict=True)])
-        claim, happened = (top, right) if target == "colour" else (p[:, 1], np.array(y) == "toxic")
-        bins = np.ceil(claim * 10)
-        want["ece"] = sum(
-            abs((claim - happened)[bins == b].mean()) * (bins == b).mean() for b in set(bins)
-        )
-        for key, value in want.items():
-            if f"{part}/{key}" in metrics:
-                assert metrics[f"{part}/{key}"] == pytest.approx(value, abs=1e-6), key
-        assert f"{part}/ece" in metrics
-
-
 def test_labelled_nodes_have_a_line_each(trees: Path) -> None:
     rows = read(trees / "predictions.csv")
     metrics = read_json(trees / "metrics.json")
@@ -219,21 +168,6 @@ def test_labelled_nodes_have_a_line_each(trees: Path) -> None:
     assert [row["part"] for row in read(trees / "split.csv")] == [
         p for p in PARTS for _ in range(12)
     ]
-
-
-def test_a_finished_run_writes_them_again_and_a_new_one_moves_them(numbers: Path) -> None:
-    names = ("predictions.csv", "split.csv")
-    before = [(numbers / name).read_bytes() for name in names]
-    for name in names:
-        (numbers / name).unlink()
-    assert run("train", f"resume={numbers}") == 0
-    assert [(numbers / name).read_bytes() for name in names] == before
-    words = ["data=smiles", "model=gcn", f"data.path={numbers.parent}/m.csv", *SMALL]
-    more = ["data.target_columns=[c]", "data.on_error=skip", "calibration.method=none"]
-    train(numbers, *words, *more)
-    earlier = numbers / "earlier-1"
-    assert [(earlier / name).read_bytes() for name in names] == before
-    assert list(read(numbers / "predictions.csv")[0])[5:] == ["c_measured", "c_pred", "c_limit"]
 
 
 def test_the_file_is_whole_or_not_there(

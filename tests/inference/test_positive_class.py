@@ -102,29 +102,6 @@ def test_tables_and_report_name_the_positive_class(
     assert told in (several / "report.html").read_text()
 
 
-def test_scores_of_each_class_are_those_of_scikit_learn(
-    several: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = home / "classes.json"
-    assert run("evaluate", several, "--split", "test", "--per-class", "--json", out) == 0
-    found = read_json(out)
-    rows = [row for row in read(several / "predictions.csv") if row["part"] == "test"]
-    for name, labels in {"kind": ["allowed", "blocked"], "active": ["1", "0"]}.items():
-        own = [row for row in rows if row[f"{name}_measured"]]
-        y, answer = ([row[f"{name}_{what}"] for row in own] for what in ("measured", "pred"))
-        scores = reference.precision_recall_fscore_support(
-            y, answer, labels=labels, zero_division=np.nan
-        )
-        for score, values in zip(("precision", "recall", "f1", "support"), scores, strict=True):
-            for label, value in zip(labels, values, strict=True):
-                wanted = None if np.isnan(value) else pytest.approx(value)
-                assert found[f"test/{score}/{name}/{label}"] == wanted
-        counts = reference.confusion_matrix(y, answer, labels=labels)
-        for true, line in zip(labels, counts, strict=True):
-            for predicted, count in zip(labels, line, strict=True):
-                assert found.get(f"test/confusion/{name}/{true}/{predicted}", 0) == count
-
-
 def test_the_other_positive_class_turns_probabilities_round(home: Path) -> None:
     """The same run but for the name of yes: areas of the other class."""
     auc = {}

@@ -32,21 +32,6 @@ def read(folder: Path, path: object) -> DataModule:
     return data
 
 
-def names(data: DataModule) -> list[str]:
-    return [Path(file.path).name for file in data.files]
-
-
-def test_a_pattern_names_files_in_order(folder: Path) -> None:
-    data = read(folder, str(folder / "plate*.csv"))
-    assert names(data) == ["plate0.csv", "plate1.csv", "plate2.csv"]
-    assert sum(data.split.sizes().values()) == 12
-
-
-def test_a_list_is_read_in_its_order(folder: Path) -> None:
-    data = read(folder, [str(folder / "plate2.csv"), str(folder / "plate[01].csv")])
-    assert names(data) == ["plate2.csv", "plate0.csv", "plate1.csv"]
-
-
 def test_a_part_may_have_several(folder: Path) -> None:
     parts = {"train": str(folder / "plate[01].csv"), "test": [str(folder / "plate2.csv")]}
     data = read(folder, parts)
@@ -58,11 +43,6 @@ def test_a_file_with_such_a_name_is_that_file(folder: Path) -> None:
     data = DataModule(adapter="smiles", path=str(folder / "[odd].csv"), target_columns=["y"])
     (file,) = data.source.files(folder, folder)
     assert file.path == folder / "[odd].csv"
-
-
-def test_a_pattern_without_files_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"none\*.csv: no file has such a name"):
-        read(folder, str(folder / "none*.csv"))
 
 
 def test_mol_files(folder: Path) -> None:

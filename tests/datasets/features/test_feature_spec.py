@@ -44,24 +44,9 @@ def test_the_schema_tells_the_size_of_each_vocabulary(tmp_path: Path) -> None:
     assert spec.schema.graph_targets == spec.source.graph_targets
 
 
-def test_strings_of_graphs_stay_strings(tmp_path: Path) -> None:
-    dag = read(tmp_path, "1 2 +", "3")
-    encoded = FeatureSpec.fit(dag).encode(dag)
-    assert encoded.strings("graph", "text") == ["1 2 +", "3"]
-    assert list(encoded.dictionaries) == [("graph", "text")]
-    assert dag.features("number")["form"].tolist() == [0, 1, 2]  # the source is as it was
-
-
 def test_scalers_see_measured_values_only(tmp_path: Path) -> None:
     spec = FeatureSpec.fit(read(tmp_path, "1 2 +", "5", "99 99 *"))
     assert {name: found[:2] for name, found in spec.scalers.items()} == {"value": (4.0, 1.0)}
-
-
-def test_limits_reach_the_vocabularies(tmp_path: Path) -> None:
-    dag = read(tmp_path, "1 1 +", "2 3 +")
-    assert FeatureSpec.fit(dag, min_count=2).vocabularies["type:number", "form"].words == ("1",)
-    assert FeatureSpec.fit(dag, max_size=2).vocabularies["type:number", "form"].words == ("1", "2")
-    assert FeatureSpec.fit(dag, lowercase=True).vocabularies["type:number", "form"].lowercase
 
 
 def test_json(tmp_path: Path) -> None:
@@ -85,19 +70,6 @@ def test_data_without_targets_can_be_encoded(tmp_path: Path) -> None:
     encoded = spec.encode(read_records(bare, path, bare.records(path)).dag)
     assert encoded.schema.graph_targets == ()
     assert encoded.schema.types == spec.schema.types
-
-
-def test_other_features_are_refused(tmp_path: Path) -> None:
-    dag = read(tmp_path, "1 2 +")
-    spec = FeatureSpec.fit(dag)
-    builder = GraphBuilder(Schema((NodeType("number", 0, (Column("form", "string"),)),)))
-    builder.output(builder.node("number", form="1"))
-    builder.finish()
-    with pytest.raises(SchemaError, match=r"is absent in the data, but the model was trained with"):
-        spec.encode(builder.build())
-    bond = FeatureSpec.fit(dag)
-    changed = Schema.from_dict(dag.schema.to_dict() | {"node_targets": []})
-    assert bond.encode(read(tmp_path, "4")).schema.node_targets != changed.node_targets
 
 
 def test_two_measured_targets_of_one_name(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,11 +93,3 @@ def test_a_run_does_not_warn_of_its_test_part(tmp_path: Path) -> None:
 
 
 PARTS = {"train": "train", "val": "dev", "test": "test"}
-
-
-def test_a_spec_of_before_says_nothing() -> None:
-    spec = FeatureSpec.fit(sentences("det"))
-    old = {key: replace(v, known=None) for key, v in spec.vocabularies.items()}
-    unknown = UnknownValues(replace(spec, vocabularies=old))
-    unknown.add(spec.encode(sentences("new")))
-    assert unknown.sentences() == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import torch
 
 from graphfold.datasets.features.vocabulary import (
@@ -41,11 +39,6 @@ def test_encoding_a_column_coded_otherwise() -> None:
     ids = vocabulary.encode(codes, ("new", "the", "film"))
     assert ids.tolist() == [[0, 2], [1, 0]]
     assert vocabulary.encode(torch.tensor([-1]), ()).tolist() == [UNKNOWN]
-
-
-def test_json() -> None:
-    vocabulary = Vocabulary(("ü", "b"), lowercase=True)
-    assert Vocabulary.from_dict(json.loads(json.dumps(vocabulary.to_dict()))) == vocabulary
 
 
 def test_further_words_come_last_and_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from rdkit import Chem
 
 from graphfold.dag import TypedDAG
@@ -24,13 +23,6 @@ def read(folder: Path, smiles: tuple[str, ...] = SMILES, **options: bool) -> Typ
     path.write_text("\n".join(["smiles", *smiles]) + "\n")
     adapter = SmilesAdapter(**options)
     return read_records(adapter, path, adapter.records(path)).dag
-
-
-@pytest.mark.parametrize("options", [{}, {"directed_bonds": True}, {"explicit_hydrogens": True}])
-def test_a_molecule_is_known_however_it_is_written(
-    tmp_path: Path, options: dict[str, bool]
-) -> None:
-    assert repeated_molecules(read(tmp_path, **options)) == [[0, 3, 5], [1, 4]]
 
 
 def test_a_leak_is_counted_and_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,6 @@ def test_what_is_undefined_or_too_large_is_missing(
     assert not np.isinf(values).any()
     assert np.isfinite(values).sum() > 200
     assert capfd.readouterr().err == ""
-
-
-def test_a_partial_charge_that_nobody_knows_is_missing() -> None:
-    names = [name for name, _ in rdkit_descriptors.descList]
-    values = Descriptors(["rdkit2d"]).values(Chem.MolFromSmiles("C[Hg]C"))["rdkit2d"]
-    assert math.isnan(values[names.index("MaxPartialCharge")])
 
 
 @pytest.mark.parametrize(("radius", "size"), [(2, 2048), (3, 4096), (0, 7)])

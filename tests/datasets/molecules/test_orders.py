@@ -144,13 +144,6 @@ def test_atoms_of_an_object_are_in_its_order(
         check_atoms(dag, molecule)
 
 
-def test_hydrogens_of_an_object_come_last(shuffled: list[Chem.Mol]) -> None:
-    for dag, molecule in zip(
-        read_objects(shuffled, explicit_hydrogens=True), shuffled, strict=True
-    ):
-        check_atoms(dag, Chem.AddHs(molecule), hydrogens=True)
-
-
 @pytest.mark.parametrize("features", ["graphfold", "ogb"])
 def test_a_structure_has_the_features_of_its_smiles(
     shuffled: list[Chem.Mol], features: str, tmp_path: Path

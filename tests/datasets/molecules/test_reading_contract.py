@@ -246,17 +246,3 @@ def test_the_processes_do_not_matter(
     assert [r.kept for r in here] == [r.kept for r in there]
     assert [str(e) for r in here for e in r.skipped] == [str(e) for r in there for e in r.skipped]
     assert difference(collate([r.dag for r in here]), collate([r.dag for r in there])) is None
-
-
-@pytest.mark.parametrize("features", FEATURE_SETS.paths)
-def test_every_feature_set_goes_to_other_processes(features: str, tmp_path: Path) -> None:
-    adapter = SmilesAdapter(features=features, directed_bonds=True)
-    file = tmp_path / "m.csv"
-    file.write_text("smiles\n" + "\n".join(STRANGE) + "\n")
-    chunks = [*cut_file(adapter, file, size=16)]
-    here, there = (
-        collate([result.dag for _, result in read_chunks(iter(chunks), "skip", workers)])
-        for workers in (0, 1)
-    )
-    assert here.num_graphs > 16
-    assert difference(here, there) is None

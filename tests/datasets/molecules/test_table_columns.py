@@ -53,15 +53,6 @@ def write(path: Path, rows: list[tuple[str, str]], name: str = "q") -> Path:
     return path
 
 
-def test_cells() -> None:
-    numbers, classes = ListTarget(TableTarget("q")), TableTarget("c", "classification", 3)
-    assert numbers.values("[1, -0.5, null]", 3) == [1.0, -0.5, None]
-    assert numbers.values(" NaN ", 2) == [None, None]
-    assert ListTarget(classes).values("[2, 0]", 2) == [2, 0]
-    named = TableTarget("c", "classification", class_names=("no", "yes"))
-    assert ListTarget(named).values('["yes", "no"]', 2) == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
@@ -270,12 +261,6 @@ def test_the_names_of_records_are_no_targets(tmp_path: Path) -> None:
     path.write_text("C 1\nCC 2\n")
     with pytest.raises(DataError, match=r"no column is left for target_columns=all among 'smil"):
         found(path, target_columns="all")
-
-
-def test_what_fits_no_column(tmp_path: Path) -> None:
-    path = write_open(tmp_path / "m.csv", COLUMNS, ROWS)
-    with pytest.raises(DataError, match=r"no column is left for target_columns=SSR\* among 'id',"):
-        found(path, target_columns="SSR*")
 
 
 def test_listed_names_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -45,11 +45,6 @@ def test_what_is_written_is_what_was_read(text: str) -> None:
     assert written(text) == text
 
 
-def test_trees_of_every_depth() -> None:
-    text = "(S " * 5000 + "(W w)" + ")" * 5000
-    assert written(text) == text
-
-
 @pytest.mark.parametrize("name", ["sst/dev.txt"])
 def test_a_real_corpus_comes_back(name: str, data_root: Path) -> None:
     path = corpus_folder(data_root, name.split("/")[0]) / name.split("/")[1]
@@ -110,13 +105,3 @@ def test_words_without_brackets_get_labels() -> None:
     adapter = BracketsAdapter(num_classes=5)
     found = {"((good) film)": "4", "(good)": "3", "film": "2"}
     assert give_back(adapter, "((good) film)", found) == "(4 (3 good) (2 film))\n"
-
-
-def test_labels_that_are_no_classes_are_labels_all_the_same() -> None:
-    """Prediction reads a Penn file whose labels have functions, and a bare tree of words."""
-    adapter = BracketsAdapter(labels="target", label_names=NAMES, strip_functions=True)
-    read_for_prediction = adapter.without_targets()
-    tree = read_for_prediction._read(BracketText("(S (NP-SBJ (X a)) (N b))", 1, 1))
-    assert tree.words == ["a", None, "b", None]
-    bare = read_for_prediction._read(BracketText("(good film)", 1, 1))
-    assert bare.words == ["good", "film", None]

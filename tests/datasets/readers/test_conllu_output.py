@@ -14,7 +14,6 @@ from graphfold.datasets.readers.conllu import (
     with_columns,
     with_fault,
 )
-from graphfold.datasets.readers.conllu_sentence import COLUMNS
 
 ROWS = b"1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\t_\tADP\t_\t_\t2\tcase\t_\t_\n"
 SENTENCE = (
@@ -27,10 +26,6 @@ SENTENCE = (
 def texts_of(path: Path) -> list[str]:
     adapter = ConlluAdapter()
     return [adapter.text_of(record) for record in adapter.records(path)]
-
-
-def test_columns_have_the_names_of_the_format() -> None:
-    assert {COLUMNS[place]: place for place in COLUMN_OF.values()} == COLUMN_OF
 
 
 @pytest.mark.parametrize(

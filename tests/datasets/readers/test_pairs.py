@@ -65,17 +65,6 @@ def test_what_may_be_absent_is_missing(folder):
     assert dag.graph_column("entailment").tolist() == [-1] * 3
 
 
-def test_judgments_are_missing_without_a_table(folder):
-    (folder.parent.parent / "SICK_train.txt").write_text("pair_ID\tsentence_A\n11\tx\n")
-    assert read(PairsAdapter(), folder).dag.graph_column("entailment").tolist() == [-1] * 3
-
-
-def test_the_sources_are_all_files_that_are_read(folder):
-    (folder / "notes.txt").write_text("unrelated")
-    names = {path.name for path in PairsAdapter().sources(folder)}
-    assert names == {*FILES, "SICK_train.txt"}
-
-
 FAULTS = {
     "head out of range": ("a.parents", "2 9 0 3", "token 2 has head 9, but the sentence has 4"),
     "head is text": ("b.parents", "x 0", "token 1 has head 'x', which is not a number"),
@@ -135,12 +124,6 @@ def test_bytes_that_are_no_text_name_their_file(folder):
     assert result.dag.strings("graph", "pair_id") == ["11", "13"]
 
 
-def test_blank_lines_at_the_end_do_not_count(folder):
-    with (folder / "a.toks").open("a") as file:
-        file.write("\n\n")
-    assert read(PairsAdapter(), folder).dag.num_graphs == 3
-
-
 @pytest.mark.parametrize("name", ["a.toks", "b.parents", "a.rels"])
 def test_an_absent_file_is_refused(folder, name):
     (folder / name).unlink()
@@ -153,13 +136,6 @@ def test_a_folder_is_needed(folder, tmp_path):
         read(PairsAdapter(), folder / "a.toks")
     with pytest.raises(DataError, match="absent: no such folder"):
         read(PairsAdapter(), tmp_path / "absent")
-
-
-def test_empty_files_are_refused(folder):
-    for name in FILES:
-        (folder / name).write_text("")
-    with pytest.raises(DataError, match="holds no pairs"):
-        read(PairsAdapter(), folder)
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from datasets.tree_files import read
 from rdkit import Chem
-from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
-from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.packing import pack
 from graphfold.errors import ConfigError, DataError, RecordError
 
 TABLE = "smiles,y,T,pH,set\nCCO,1,300,7,train\nC,2,310.5,,Test\nCC,3,-2e1,6.5,VALID\n"
@@ -30,13 +25,6 @@ def table(tmp_path: Path, text: str = TABLE) -> Path:
 
 def graph(adapter: SmilesAdapter, path: Path) -> Any:
     return read(adapter, path).dag
-
-
-def test_columns_of_numbers_are_inputs_of_the_graph(tmp_path: Path) -> None:
-    adapter = SmilesAdapter(target_columns="y", extra_columns=["T"])
-    dag = graph(adapter, table(tmp_path))
-    assert [column.name for column in dag.schema.graph_inputs] == ["T"]
-    assert dag.columns["graph"]["T"].tolist() == [300.0, 310.5, -20.0]
 
 
 def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> None:
@@ -74,21 +62,6 @@ def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path: Path) -
         adapter.record_of("CCO")
 
 
-def test_descriptors_are_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "[Cu]", "C1CCCCC1N", "FC(F)F"] * 60
-    path = table(tmp_path, "smiles\n" + "\n".join(smiles) + "\n")
-    spec = AdapterSpec("smiles", {"descriptors": ["rdkit2d", "morgan"], "fingerprint_size": 64})
-    found = [
-        pack(spec, path, tmp_path / str(workers), "raise", workers).dag.columns["graph"]
-        for workers in (0, 2)
-    ]
-    for name in ("rdkit2d", "morgan"):
-        torch.testing.assert_close(found[0][name], found[1][name], rtol=0, atol=0, equal_nan=True)
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=64)
-    want = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(smiles[4]))
-    np.testing.assert_array_equal(found[0]["morgan"][4].numpy(), want)
-
-
 def data(tmp_path: Path, **settings: Any) -> DataModule:
     options = {"smiles_column": "smiles", "target_columns": ["y"], "cache_dir": str(tmp_path / "c")}
     if "path" not in settings:
@@ -96,13 +69,6 @@ def data(tmp_path: Path, **settings: Any) -> DataModule:
     module = DataModule(adapter="smiles", **options, **settings)
     module.prepare()
     return module
-
-
-def test_a_column_gives_the_split(tmp_path: Path) -> None:
-    for split in ("given", None):
-        parts = data(tmp_path, split=split, split_column="set").split
-        assert (parts.method, parts.train.tolist()) == ("given", [0])
-        assert (parts.val.tolist(), parts.test.tolist()) == ([2], [1])
 
 
 def test_without_a_val_part_it_is_drawn_from_train(tmp_path: Path) -> None:

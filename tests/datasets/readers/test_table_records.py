@@ -97,16 +97,6 @@ def test_a_bad_record_has_the_place_of_its_row(tmp_path: Path) -> None:
     ]
 
 
-def test_trees_of_any_number_of_children_need_no_options(tmp_path: Path) -> None:
-    trees = [f"(S {'(W x) ' * (1 + i % 3)}(V y))" for i in range(12)]
-    path = write(tmp_path / "t.csv", trees, score=range(12))
-    settings = ["data=table", f"data.path={path}", "data.records=brackets", "model.hidden_size=4"]
-    folder = train(
-        tmp_path / "run", *settings, "data.target_columns=[score]", "trainer.max_epochs=1"
-    )
-    assert "ChildSumTreeLSTMCell" in (folder / "config.yaml").read_text()
-
-
 def test_a_run_on_trees_with_values_beside_them(tmp_path: Path) -> None:
     words = ["good", "bad", "dull", "bright"]
     trees = [f"(S (NP (N film)) (VP (V is) (A {words[i % 4]}) (C {i})))" for i in range(24)]

@@ -17,16 +17,6 @@ def is_partition(split: Split, num_records: int) -> bool:
     return sorted(parts.tolist()) == list(range(num_records))
 
 
-def test_folds_hold_every_record_once_in_test() -> None:
-    splits = [kfold_split(23, 5, fold, seed=1) for fold in range(5)]
-    assert all(is_partition(split, 23) for split in splits)
-    assert sorted(torch.cat([split.test for split in splits]).tolist()) == list(range(23))
-    for split in splits:
-        assert len(split.val) == 2  # a ninth of 18 or 19
-        assert f"Of the {23 - len(split.test)} records outside of fold" in split.notes[0]
-        assert "2 drawn at random are val" in split.notes[0]
-
-
 @pytest.mark.parametrize(("share", "num_val"), [(0.0, 0), (0.25, 20), (0.001, 1)])
 def test_val_is_a_share_of_the_training_folds(share: float, num_val: int) -> None:
     split = kfold_split(100, 5, 2, seed=1, val_share=share)

@@ -14,22 +14,11 @@ from graphfold.errors import ConfigError, DataError
 FRACTIONS = (0.8, 0.1, 0.1)
 
 
-def test_everything_is_test() -> None:
-    assert everything_is_test(3).sizes() == {"train": 0, "val": 0, "test": 3}
-
-
 def test_splits_are_saved_as_json() -> None:
     split = replace(random_split(30, FRACTIONS, 0), files=(FileState("f", "abc", 30),))
     back = Split.from_dict(json.loads(json.dumps(split.to_dict())))
     assert back.to_dict() == split.to_dict()
     back.check_files([FileState("elsewhere/f", "abc", 30)])
-
-
-def test_a_stored_split_is_a_digit_for_each_record() -> None:
-    split = Split.of_parts([[0, 3], [4], [1, 2]], "by hand")
-    stored = split.to_dict()
-    assert stored["parts"] == "02201"
-    assert Split.from_dict(stored).to_dict() == stored
 
 
 @pytest.mark.parametrize("parts", ["0031", "00/1", "00é1", [0, 0, 1]])

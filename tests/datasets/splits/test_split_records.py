@@ -13,7 +13,6 @@ from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.split_records import (
-    SPLITS,
     Records,
     check_split,
     labels_of,
@@ -39,15 +38,6 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
     path.write_text("smiles\n" + "".join(f"{ring}{'C' * k}\n" for k in range(6) for ring in rings))
     adapter = SmilesAdapter()
     return read_records(adapter, path, adapter.records(path)).dag
-
-
-@pytest.mark.parametrize("method", [name for name in SPLITS if name != "given"])
-def test_every_method(molecules: TypedDAG, method: str) -> None:
-    label = "smiles" if method == "stratified" else None
-    settings = DataSettings(split=method, fractions=(0.6, 0.2, 0.2), stratify_by=label)
-    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
-    assert split.method == method
-    assert sum(split.sizes().values()) == 30
 
 
 def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
@@ -94,11 +84,6 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
         labels_of(dag, "y")
 
 
-def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
-    with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
-        split_records(Records(GraphCorpus([dag]), [None], [60]), DataSettings(split="scaffold"))
-
-
 @pytest.mark.parametrize("groups", GROUPINGS)
 @pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
 def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
@@ -110,15 +95,6 @@ def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> 
     assert keys is not None
     parts = [{keys[k] for k in split.part(part).tolist()} for part in ("train", "val", "test")]
     assert sum(map(len, parts)) == len(set(keys)) > 3
-
-
-def test_the_same_molecule_is_one_group_however_it_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "m.csv"
-    path.write_text("smiles\nCCO\nOCC\nC(C)O\nCCN\nC[C@H](N)O\nO[C@H](C)N\nC[C@@H](N)O\n")
-    adapter = SmilesAdapter()
-    dag = read_records(adapter, path, adapter.records(path)).dag
-    assert group_keys(dag, "molecule") == [0, 0, 0, 3, 4, 4, 6]
-    assert group_keys(dag, "none") is None
 
 
 def test_groups_that_cannot_be(dag: TypedDAG) -> None:

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
 
-from graphfold.dag import GraphBuilder
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.readers.spec import AdapterSpec
 from graphfold.datasets.storage.packing import PackedCorpus, pack_files
 from graphfold.datasets.storage.reading import start_method
-from graphfold.errors import DataError, RecordError
+from graphfold.errors import RecordError
 
 NUM_FILES = 6
 
@@ -63,13 +62,6 @@ def read(files: list[Path]) -> Counter[str]:
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
     return Counter(lines)
-
-
-def test_small_files_are_shared_out_among_the_processes(files: list[Path]) -> None:
-    apart = pack_all(files)
-    assert read(files) == {file.name: 1 for file in files}
-    assert [corpus.dag.num_graphs for corpus in apart] == [20 + k for k in range(NUM_FILES)]
-    assert [corpus.dag.place(3) for corpus in apart] == [(str(file), 4) for file in files]
 
 
 def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
@@ -122,13 +114,3 @@ def test_processes_that_pack_the_same_files_share_the_work(files: list[Path]) ->
         process.join()
     assert [process.exitcode for process in both] == [0, 0]
     assert read(files) == {file.name: 1 for file in files}
-
-
-def test_a_process_that_dies_is_reported(files: list[Path]) -> None:
-    with pytest.raises(DataError, match=r"f0\.txt: a process that was reading it died"):
-        pack_all(files, AdapterSpec(f"{__name__}.Dies"))
-
-
-class Dies(PostfixAdapter):
-    def parse(self, record: Record, graph: GraphBuilder) -> None:
-        os._exit(3)

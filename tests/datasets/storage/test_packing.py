@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,14 @@ from typing import Any
 import pytest
 from postfix_adapter import NAME, PostfixAdapter, random_expressions, write_expressions
 
-from graphfold import progress
 from graphfold.dag import validate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage import fingerprint as fingerprint_module
-from graphfold.datasets.storage import packing
-from graphfold.datasets.storage.packing import pack, refuse_empty
+from graphfold.datasets.storage import content_key, packing
+from graphfold.datasets.storage.packing import pack
 from graphfold.errors import DataError, LeftOut, RecordError
 
 SPEC = AdapterSpec(NAME)
@@ -175,9 +172,9 @@ def test_other_code_or_libraries_read_again(
 ) -> None:
     names = [pack(SPEC, file, tmp_path / "cache").stored]
     for place, value in (
-        (f"{fingerprint_module.__name__}._code_hash", lambda module: "other"),
+        (f"{content_key.__name__}._code_hash", lambda module: "other"),
         ("postfix_adapter.PostfixAdapter.libraries", ("rdkit",)),
-        (f"{fingerprint_module.__name__}._version", lambda name: "0.0"),
+        (f"{content_key.__name__}._version", lambda name: "0.0"),
     ):
         monkeypatch.setattr(place, value)
         names.append(pack(SPEC, file, tmp_path / "cache").stored)
@@ -198,13 +195,6 @@ def test_a_damaged_copy_is_made_anew(
     assert contents(packed.stored) == good
 
 
-def test_a_bad_record_is_raised_and_nothing_stored(file: Path, tmp_path: Path) -> None:
-    spoil(file)
-    with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over\."):
-        pack(SPEC, file, tmp_path / "cache")
-    assert copies(tmp_path / "cache") == []
-
-
 def test_skipped_records_are_kept_with_their_reasons(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,35 +209,6 @@ def test_skipped_records_are_kept_with_their_reasons(
     ]
     with pytest.raises(RecordError, match=r"f\.txt:11: 2 values are left over"):
         pack(SPEC, file, tmp_path / "cache", on_error="raise")
-
-
-def test_messages_name_the_input_as_it_was_given(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pack(SPEC, file, tmp_path / "cache")
-    forbid_reading(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    packed = pack(SPEC, Path("f.txt"), tmp_path / "cache")
-    assert packed.dag.place(3) == ("f.txt", 4)
-    assert packed.skipped[0].path == "f.txt"
-
-
-def test_nothing_usable_is_refused(tmp_path: Path) -> None:
-    bad = pack(
-        SPEC, write_expressions(tmp_path / "b.txt", ["x", "1 +"]), tmp_path / "c", on_error="skip"
-    )
-    assert bad.dag.num_graphs == 0
-    with pytest.raises(
-        DataError, match=r"b\.txt: no usable record is left; 2 records were left out\. The"
-    ):
-        refuse_empty(bad.path, [bad])
-    good = pack(SPEC, write_expressions(tmp_path / "g.txt", ["1"]), tmp_path / "c")
-    refuse_empty(bad.path, [bad, good])
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.txt: no such file\. Correct the path"):
-        pack(SPEC, tmp_path / "nowhere.txt", tmp_path / "cache")
 
 
 def test_a_cache_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
@@ -268,16 +229,3 @@ def test_the_files_of_a_folder_count(tmp_path: Path) -> None:
     second = pack(AdapterSpec("pairs"), folder, tmp_path / "cache")
     assert first.content != second.content
     assert second.dag.strings("inputs", "deprel") == ["det", "amod"]
-
-
-def test_progress_is_shown_on_standard_error(
-    file: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(progress, "_FIRST_LINE", 0.0)
-    pack(SPEC, file, tmp_path / "cache")
-    out, shown = capfd.readouterr()
-    assert out == ""
-    assert re.search(r"packing f.txt: \d+ records, [\d,]+ a second\n", shown)

@@ -82,16 +82,6 @@ def test_several_processes_read_what_is_not_small(file: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_first_bad_record_is_raised(file: Path, workers: int) -> None:
-    lines = file.read_text().splitlines()
-    lines[1000] = "x"
-    write_expressions(file, lines)
-    with pytest.raises(RecordError, match=r"f\.txt:6: '\+' has fewer than two operands\.") as error:
-        list(read(PostfixAdapter(), file, "raise", workers))
-    assert error.value.line == 6
-
-
-@pytest.mark.parametrize("workers", [0, 2])
 def test_a_bad_record_comes_before_the_place_where_the_file_breaks_off(
     file: Path, workers: int
 ) -> None:
@@ -160,10 +150,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     wait_until_gone(int(done.stdout))
-
-
-def test_available_cores() -> None:
-    assert 1 <= available_cores() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,6 @@ from postfix_adapter import NAME, PostfixAdapter, random_expressions, write_expr
 from strategies import dags
 
 from graphfold.dag import (
-    Column,
-    GraphBuilder,
-    NodeType,
     Schema,
     TypedDAG,
     collate,
@@ -67,24 +64,11 @@ def test_chunks_come_back_as_one(dag: TypedDAG, tmp_path: Path) -> None:
         assert torch.equal(back.row_ptr(space), dag.row_ptr(space))
 
 
-def test_no_graphs_come_back(dag: TypedDAG, tmp_path: Path) -> None:
-    assert stored([], dag.schema, tmp_path).num_graphs == 0
-
-
 def test_the_files_are_plain_arrays(dag: TypedDAG, tmp_path: Path) -> None:
     stored(split(dag), dag.schema, tmp_path)
     names = store.read_manifest(tmp_path / "copy")["files"]
     depth = np.load(tmp_path / "copy" / f"{names.index('depth')}.npy")
     assert depth.tolist() == dag.depth.tolist()
-
-
-def test_strings_that_are_no_text_of_unicode_come_back(tmp_path: Path) -> None:
-    schema = Schema((NodeType("a/b_index", 0, (Column("form", "string"),)),))
-    builder = GraphBuilder(schema)
-    builder.output(builder.node("a/b_index", form="\udc80 \0 \n"))
-    builder.finish()
-    back = stored([builder.build()], schema, tmp_path)
-    assert back.strings("type:a/b_index", "form") == ["\udc80 \0 \n"]
 
 
 SIZES = [30, 0, 1, 50]

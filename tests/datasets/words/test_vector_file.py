@@ -51,11 +51,6 @@ def test_every_format_gives_the_same_vectors(name: str, is_gzipped: bool, tmp_pa
         np.testing.assert_array_equal(found.vectors[word], row)
 
 
-def test_a_word_with_blanks_is_read_whole(tmp_path: Path) -> None:
-    found = find_vectors(write(tmp_path, FORMATS["glove"]), {". . ."})
-    np.testing.assert_array_equal(found.vectors[". . ."], VALUES[5])
-
-
 def test_of_a_repeated_word_the_first_one_counts(tmp_path: Path) -> None:
     text = b"a 1 2\nb 3 4\na 5 6\n\xff\xfe\xfd 7 8\nc 9 9\nc 9 9\n"
     found = find_vectors(write(tmp_path, text), {"a", "b"})
@@ -86,11 +81,6 @@ def test_a_broken_file_is_refused_with_its_place(
 ) -> None:
     with pytest.raises(DataError, match=message):
         find_vectors(write(tmp_path, content), {"a", "b", "the"})
-
-
-def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.txt: no such file"):
-        find_vectors(tmp_path / "none.txt", {"a"})
 
 
 def test_a_large_file_does_not_fill_memory(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.words.vectors import read_vectors, spellings
+from graphfold.datasets.words.vectors import read_vectors
 from graphfold.errors import ConfigError, DataError
 
 VECTORS = "the 1 0\nfilm 2 0\nbright 3 0\n( 4 0\nThe 5 0\nnew 6 0\nthe 9 9\n"
@@ -38,13 +38,6 @@ def data(folder: Path, **settings: object) -> DataModule:
     )
     made.prepare()
     return made
-
-
-def test_a_word_is_looked_up_as_it_is_then_unescaped_then_in_lower_case() -> None:
-    assert list(spellings("Film")) == ["Film", "film"]
-    assert list(spellings("-LRB-")) == ["-LRB-", "("]
-    assert list(spellings("-lrb-")) == ["-lrb-", "("]
-    assert list(spellings("1\\/2")) == ["1\\/2", "1/2"]
 
 
 def test_words_in_lower_case_are_looked_up_as_they_are_written(tmp_path: Path) -> None:
@@ -80,15 +73,6 @@ def test_a_file_without_a_word_of_the_data_is_refused(tmp_path: Path) -> None:
         read_vectors(path, {"Wort": 1, "Satz": 1})
 
 
-def test_words_without_a_vector_are_small_and_random(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt"
-    path.write_text(VECTORS)
-    table = read_vectors(path, {"the": 1, "odd": 1}).embeddings(["odd", "the"])
-    assert table[2].tolist() == [1, 0]
-    assert (table[:2].abs() <= 0.05).all()
-    assert (table[0] != table[1]).all()
-
-
 def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path: Path) -> None:
     made = data(tmp_path)
     (vocabulary,) = made.spec.vocabularies.values()
@@ -103,13 +87,6 @@ def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path: 
         table[vocabulary.ids(["new", "film", "-LRB-"])][:, 0], torch.tensor([6.0, 2, 4])
     )
     assert made.word_notes == [vectors.note]
-
-
-def test_words_in_lower_case_find_their_vectors(tmp_path: Path) -> None:
-    made = data(tmp_path, lowercase=True)
-    assert made.word_vectors is not None
-    assert made.word_vectors.vectors["the"].tolist() == [5, 0]  # it is written The
-    assert made.word_vectors.vectors["-lrb-"].tolist() == [4, 0]
 
 
 def test_a_prepared_state_needs_no_file_until_vectors_are_asked_for(tmp_path: Path) -> None:
