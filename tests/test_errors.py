@@ -29,18 +29,18 @@ from graphfold.errors import (
         ("\udce9", "\\udce9"),
     ],
 )
-def test_what_cannot_be_seen_is_escaped(text: str, shown: str) -> None:
+def test_what_cannot_be_seen_is_escaped(text, shown):
     assert readable(text) == shown
 
 
-def test_of_long_text_the_middle_is_left_out() -> None:
+def test_of_long_text_the_middle_is_left_out():
     shown = readable("a" * 1000 + "b" * 1000, most=25)
     assert shown == "a" * 10 + " ... " + "b" * 10
     assert readable(shown, most=25) == shown
 
 
 @pytest.mark.parametrize("make", [GraphfoldError, RecordError])
-def test_long_quotations_are_shortened(make: type[GraphfoldError]) -> None:
+def test_long_quotations_are_shortened(make):
     long = "x" * 100_000
     error = make(f"f.csv:3: the option 'a' is '{long}', which is not one of graphfold's: '{long}'")
     assert error.message.count("x" * 197 + "...'") == 2
@@ -53,18 +53,18 @@ def test_long_quotations_are_shortened(make: type[GraphfoldError]) -> None:
     ("name", "hint"),
     [("smils", " Did you mean 'SMILES'?"), ("SST", " Did you mean 'sst'?"), ("xyz", "")],
 )
-def test_upper_case_does_not_hide_the_likely_name(name: str, hint: str) -> None:
+def test_upper_case_does_not_hide_the_likely_name(name, hint):
     assert did_you_mean(name, ["sst", "SMILES"]) == hint
 
 
-def test_notes_survive_a_process() -> None:
+def test_notes_survive_a_process():
     error = GraphfoldError("a. b.", line=3)
     add_note(error, "in example 7")
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.message, copy.line, copy.__notes__) == ("a. b.", 3, ["in example 7"])
 
 
-def test_where_python_shows_no_notes_the_message_does() -> None:
+def test_where_python_shows_no_notes_the_message_does():
     error, other = GraphfoldError("a. b."), OSError(2, "gone")
     for note in ("in f", "in example 7"):
         write_note(error, note)
@@ -85,7 +85,7 @@ def raised_texts() -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to(package)), text
 
 
-def test_no_message_calls_null_none() -> None:
+def test_no_message_calls_null_none():
     """A config says `null`; where none is an option's own word, a message writes `key=none`."""
     texts = list(raised_texts())
     assert len(texts) > 300

@@ -30,7 +30,7 @@ def experiment(root: Path, shape: str) -> Experiment:
     return load_experiment([*molecules.SHAPES[shape], "model.hidden_size=8", *settings])
 
 
-def test_one_hot_features_and_a_linear_layer_are_the_encoder(root: Path) -> None:
+def test_one_hot_features_and_a_linear_layer_are_the_encoder(root):
     found = experiment(root, "gine")
     (batch,) = found.batches(1)
     atoms, bonds = OneHot([atom_columns(batch.dag)]), OneHot([bond_columns(batch.dag)])

@@ -18,7 +18,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     return load_experiment([*OVERRIDES, *settings])
 
 
-def test_every_variant_says_the_same_of_every_record(experiment: Experiment) -> None:
+def test_every_variant_says_the_same_of_every_record(experiment):
     calls, examples = make_calls(experiment), read_examples(experiment)
     assert len(examples) == 12
     assert all(example.batch.num_graphs == 1 for example in examples)
@@ -26,7 +26,7 @@ def test_every_variant_says_the_same_of_every_record(experiment: Experiment) -> 
         require_equal(calls, example)
 
 
-def test_a_wrong_variant_is_refused(experiment: Experiment) -> None:
+def test_a_wrong_variant_is_refused(experiment):
     calls, examples = make_calls(experiment), read_examples(experiment)
     right = calls["planned"]
     wrong = {**calls, "planned": lambda example: right(example) * torch.tensor([3, 1, 1, 1, 1])}

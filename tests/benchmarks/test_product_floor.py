@@ -67,12 +67,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experiment(root: Path, *overrides: str) -> Experiment:
-    """A tiny model whose cells run as they are, with products of torch."""
+    """A tiny model with cells that are not compiled, with products of torch."""
     settings = [f"data.root={root}", f"data.cache_dir={root}/cache", "data.batch_size=9"]
     return load_experiment([*overrides, "model.hidden_size=8", "model.fuse=false", *settings])
 
 
-def test_forward_and_backward_take_the_products_of_linear_layers() -> None:
+def test_forward_and_backward_take_the_products_of_linear_layers():
     weight, frozen = torch.randn(5, 3), torch.randn(2, 4)
     floor = ProductFloor([Product(weight, [7, 1, 2]), Product(frozen, [6], needs_input_grad=False)])
     assert flops(floor, "inference") == 2 * (10 * 5 * 3 + 6 * 2 * 4)
@@ -82,7 +82,7 @@ def test_forward_and_backward_take_the_products_of_linear_layers() -> None:
 def require_floor(
     experiment: Experiment, floor_of: Callable[..., ProductFloor], share: bool
 ) -> ProductFloor:
-    """The floor of a plan, whose products are as many as those of the model."""
+    """The floor of a plan; checks that its products are as many as those of the model."""
     model, (first,) = experiment.model, experiment.batches(1)
     batch = Batch(first.dag, build_schedule(first.dag, model.passes, share=share))
     floor = floor_of(model, batch)
@@ -96,14 +96,14 @@ def require_floor(
     return floor
 
 
-def test_sst_has_the_products_of_the_plan_that_runs(root: Path) -> None:
+def test_sst_has_the_products_of_the_plan_that_runs(root):
     found = experiment(root, *sst.OVERRIDES)
     shared, every_node = (require_floor(found, sst.product_floor, share) for share in (True, False))
     assert flops(shared, "train") < flops(every_node, "train")
 
 
 @pytest.mark.parametrize("shape", molecules.OF_NODES)
-def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: str) -> None:
+def test_molecules_have_the_products_of_the_plan_that_runs(root, shape):
     found = experiment(root, *molecules.SHAPES[shape])
     every_node = require_floor(found, molecules.product_floor, share=False)
     (first,) = found.batches(1)
@@ -114,7 +114,7 @@ def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: st
 
 
 @pytest.mark.parametrize("phase", ["train", "inference"])
-def test_trees_and_sequences_have_the_products_of_their_plans(phase: str) -> None:
+def test_trees_and_sequences_have_the_products_of_their_plans(phase):
     model, dag = treefc.TreeFC(4), make_trees("random", 3)
     trees = treefc.make_variants(model, dag)["cat_levels"]
     floor = treefc.product_floor(model, trees.batches[0].batch)

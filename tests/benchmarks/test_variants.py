@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,9 +76,7 @@ IN_ONE = [(*benchmark, DTYPES[number % 2]) for number, benchmark in enumerate(FE
 
 
 @pytest.mark.parametrize(("make", "shape", "dtype"), thinned(IN_BOTH, IN_ONE))
-def test_all_variants_compute_the_same(
-    make: Callable[..., Made], shape: str, dtype: torch.dtype, root: Path
-) -> None:
+def test_all_variants_compute_the_same(make, shape, dtype, root):
     torch.manual_seed(0)
     made = make(root, dtype, shape)
     assert len(made) > 1
@@ -95,9 +93,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("make", "shape", "wrong"), thinned(WRONG, [*WRONG[:4:2], *WRONG[5::2]]))
-def test_a_variant_with_one_wrong_entry_is_refused(
-    make: Callable[..., Made], shape: str, wrong: str, root: Path
-) -> None:
+def test_a_variant_with_one_wrong_entry_is_refused(make, shape, wrong, root):
     made = dict(make(root, torch.float64, shape))
     name, right = list(made.items())[-1]
     entry = 0 if wrong == "outputs" else -1
@@ -115,7 +111,7 @@ def test_a_variant_with_one_wrong_entry_is_refused(
         require_equal(made)
 
 
-def test_operations_are_counted_without_views() -> None:
+def test_operations_are_counted_without_views():
     x = torch.ones(3, 3, requires_grad=True)
     assert count_operations(lambda: x.t().unsqueeze(0)) == 0
     assert count_operations(lambda: torch.add(x, x.t())) == 1
@@ -125,7 +121,7 @@ def test_operations_are_counted_without_views() -> None:
     assert count_operations(lambda: torch.autograd.grad((x * x).sum(), x)) == 6
 
 
-def test_a_chain_is_torch_s_lstm() -> None:
+def test_a_chain_is_torch_s_lstm():
     cell = NaryTreeLSTMCell(3, 4, arity=1)
     x = torch.randn(5, 3)
     h = TreeLSTMLoop((0, cell))(sequence.chain_graphs([5]), {0: x})

@@ -14,7 +14,6 @@ from graphfold.dag import (
     NodeType,
     Schema,
     collate,
-    recode,
     select,
     split,
     validate,
@@ -74,11 +73,6 @@ def test_collate_shares_dictionaries_and_files():
     dag = collate([worded("b", "a", file="x"), worded("c", "a", file="y"), worded("b", file="x")])
     assert dag.strings("type:word", "form") == ["b", "a", "c", "a", "b"]
     assert [dag.place(i)[0] for i in range(3)] == ["x", "y", "x"]
-
-
-def test_recode_marks_unknown_strings_as_missing():
-    dag = recode(worded("b", "a", file="x"), {("type:word", "form"): ("a",)})
-    assert dag.features("word")["form"].tolist() == [-1, 0]
 
 
 def test_different_schemas_do_not_collate():

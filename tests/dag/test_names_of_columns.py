@@ -65,13 +65,13 @@ def named(names: tuple[str, ...], seed: int) -> TypedDAG:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_networkx_keeps_any_name(seed: int) -> None:
+def test_networkx_keeps_any_name(seed):
     for dag in split(named(NAMES, seed)):
         assert equal(from_networkx(to_networkx(dag), dag.schema), dag)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_hetero_keeps_any_name(seed: int) -> None:
+def test_hetero_keeps_any_name(seed):
     dag = named((*NAMES, "edge_index", "batch"), seed)
     for graph in split(dag):
         assert equal(from_hetero(to_hetero(graph), dag.schema), graph)
@@ -93,7 +93,7 @@ def attributes(names: tuple[str, ...]) -> TypedDAG:
 REFUSED = ("span", "num_nodes", "ptr", "edge_index", "batch", "index_of", "my_batch", "face")
 
 
-def test_pyg_keeps_most_names() -> None:
+def test_pyg_keeps_most_names():
     from torch_geometric.data import Batch
 
     dag = attributes(tuple(name for name in NAMES if name not in REFUSED))
@@ -103,7 +103,7 @@ def test_pyg_keeps_most_names() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_pyg_refuses_names_that_it_changes_or_has(name: str) -> None:
+def test_pyg_refuses_names_that_it_changes_or_has(name):
     dag = attributes((name,))
     with pytest.raises(SchemaError, match=f"needs the attribute '{name}' .* Rename the column"):
         to_pyg(dag)
@@ -127,7 +127,7 @@ def texts(of: str) -> TypedDAG:
     return builder.build()
 
 
-def test_pyg_keeps_the_strings_of_graphs() -> None:
+def test_pyg_keeps_the_strings_of_graphs():
     from torch_geometric.data import Batch, Data
 
     dag = texts("graph")
@@ -148,7 +148,7 @@ def test_pyg_keeps_the_strings_of_graphs() -> None:
 
 
 @pytest.mark.parametrize(("of", "key"), [("type:a", "smiles"), ("relation:near", "edge_smiles")])
-def test_pyg_leaves_out_other_strings_when_it_is_asked_to(of: str, key: str) -> None:
+def test_pyg_leaves_out_other_strings_when_it_is_asked_to(of, key):
     dag = texts(of)
     with pytest.raises(SchemaError, match=rf"Leave it out with ignore=\['{key}'\]"):
         to_pyg(dag, "near")

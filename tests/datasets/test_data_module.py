@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def prepared(path: Any, **settings: Any) -> DataModule:
     return data
 
 
-def test_preparing_splits_and_encodes(file: Path) -> None:
+def test_preparing_splits_and_encodes(file):
     data = prepared(file)
     assert data.split.sizes() == {"train": 80, "val": 10, "test": 10}
     assert data.split.method == "random"
@@ -51,31 +50,7 @@ def test_preparing_splits_and_encodes(file: Path) -> None:
         assert dag.origin[:, 2].tolist() == data.split.part(part).tolist()
 
 
-def test_vocabularies_come_from_the_training_part(file: Path) -> None:
-    lines = file.read_text().splitlines()
-    data = prepared(file)
-    words = {w for k in data.split.train.tolist() for w in lines[k].split() if w.isdigit()}
-    assert set(data.spec.vocabularies["type:number", "form"].words) == words
-    unknown = data.encoded("test").features("number")["form"] == 0
-    assert unknown.any()
-
-
-def test_loaders(file: Path) -> None:
-    data = prepared(file, batch_size=32)
-    train = data.loader("train", [Up()])
-    first = [batch.dag.origin[:, 2].tolist() for batch in train]
-    assert [len(numbers) for numbers in first] == [32, 32, 16]
-    assert sorted(chain(*first)) == data.split.train.tolist()
-    assert list(chain(*first)) != data.split.train.tolist()
-    test = [batch.dag.origin[:, 2].tolist() for batch in data.loader("test", [Up()])]
-    assert list(chain(*test)) == data.split.test.tolist()
-    ordered = data.loader("train", [Up()], shuffle=False)
-    assert next(iter(ordered)).dag.origin[:, 2].tolist() == data.split.train.tolist()
-
-
-def test_more_records_are_scored_together_than_a_step_has(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_records_are_scored_together_than_a_step_has(file, monkeypatch):
     data = prepared(file, batch_size=8)
 
     def sizes() -> list[int]:
@@ -91,7 +66,7 @@ def test_more_records_are_scored_together_than_a_step_has(
     assert sizes() == [40, 40]
 
 
-def test_a_stored_state_gives_the_same_data(file: Path) -> None:
+def test_a_stored_state_gives_the_same_data(file):
     first = prepared(file, seed=3, min_count=2)
     state = json.loads(json.dumps(first.state_dict()))
     second = module(file, seed=99, split="kfold")
@@ -101,14 +76,14 @@ def test_a_stored_state_gives_the_same_data(file: Path) -> None:
     assert difference(first.encoded("test"), second.encoded("test")) is None
 
 
-def test_a_stored_split_refuses_a_changed_file(file: Path) -> None:
+def test_a_stored_split_refuses_a_changed_file(file):
     state = prepared(file).state_dict()
     write_expressions(file, random_expressions(100, seed=1))
     with pytest.raises(DataError, match=r"f\.txt: the file changed since the run split it\. Put"):
         module(file).prepare(state)
 
 
-def test_other_data_are_all_test(file: Path, tmp_path: Path) -> None:
+def test_other_data_are_all_test(file, tmp_path):
     spec = prepared(file).spec
     other = module(write_expressions(tmp_path / "g.txt", ["1 2 +", "77777"]))
     other.prepare_for_scoring(spec)
@@ -118,7 +93,7 @@ def test_other_data_are_all_test(file: Path, tmp_path: Path) -> None:
     assert batch.num_graphs == 2
 
 
-def test_files_for_the_parts(tmp_path: Path) -> None:
+def test_files_for_the_parts(tmp_path):
     lines = random_expressions(30)
     paths = {
         part: str(write_expressions(tmp_path / f"{part}.txt", lines[begin : begin + 10]))
@@ -140,7 +115,7 @@ def test_files_for_the_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["smiles", "table"])
-def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path: Path) -> None:
+def test_parts_that_a_config_or_a_column_names_are_the_split(data, tmp_path):
     """Whatever the reader: the default of `data.split` in its file leaves the parts alone."""
     sizes = {"train": 6, "val": 2, "test": 3}
     rows = {part: [f"{'C' * (k + 1)},{k},{part}" for k in range(n)] for part, n in sizes.items()}
@@ -162,14 +137,14 @@ def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path
         assert made.split.sizes() == sizes
 
 
-def test_nothing_usable(tmp_path: Path) -> None:
+def test_nothing_usable(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["x"])
     message = r"left; 1 record was left out\. The first bad one is .*f\.txt:1: 'x' is no number\. C"
     with pytest.raises(DataError, match=message):
         prepared(path, on_error="skip")
 
 
-def test_other_features_than_the_run_learnt_from(file: Path, tmp_path: Path) -> None:
+def test_other_features_than_the_run_learnt_from(file, tmp_path):
     table = tmp_path / "m.csv"
     table.write_text("smiles\nC\n")
     other = DataModule(adapter="smiles", path=table, cache_dir=tmp_path / "cache")
@@ -177,7 +152,7 @@ def test_other_features_than_the_run_learnt_from(file: Path, tmp_path: Path) -> 
         other.prepare_for_scoring(prepared(file).spec)
 
 
-def test_it_travels_to_other_processes(file: Path) -> None:
+def test_it_travels_to_other_processes(file):
     data = prepared(file)
     text = pickle.dumps(data)
     assert len(text) < 20_000  # the other process maps the packed copy
@@ -219,7 +194,7 @@ def test_it_travels_to_other_processes(file: Path) -> None:
         ({"corpus": "sst"}, r"corpus sst is read by the brackets adapter, not by 'postfix_adapte"),
     ],
 )
-def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_faults_before_any_work(settings, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         module(tmp_path / "f.txt", **settings).prepare()
     assert list(tmp_path.iterdir()) == []
@@ -229,8 +204,8 @@ def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path
     ("cells", "task", "times"), [("12", "regression", 2), ("ab", "classification", 3)]
 )
 def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
-    cells: str, task: str, times: int, tmp_path: Path
-) -> None:
+    cells, task, times, tmp_path
+):
     path, opened = tmp_path / "m.csv", [0]
     path.write_text("smiles,y\n" + "".join(f"{'C' * k},{cells[k % 2]}\n" for k in range(1, 21)))
 
@@ -249,3 +224,8 @@ def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
     )
     data.prepare()
     assert opened == [times]
+
+
+def test_nothing_is_there_before_it_is_prepared(file):
+    with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
+        module(file).encoded()

@@ -78,7 +78,7 @@ def test_the_config_of_the_page_serves_the_data(folder):
 
 
 def test_an_unknown_value_is_predicted(folder):
-    """The same adapter predicts: a record without a target is a record."""
+    """The adapter also reads records without a target, for prediction."""
     adapter = make_adapter("formulas.FormulaAdapter").without_targets()
     dag = read_records(adapter, Path(), [adapter.record_of("?\tT F or")]).dag
     assert dag.graph_column("value").tolist() == [-1]

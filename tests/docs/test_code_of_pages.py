@@ -37,9 +37,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", thinned(PAGES, ["cells", "engine"]))  # others train
-def test_the_blocks_run_and_print_what_they_promise(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_run_and_print_what_they_promise(name, tmp_path, monkeypatch):
     page, (num_promised, runs) = text_of(name), PAGES[name]
     monkeypatch.chdir(tmp_path)
     for table in blocks(page, "text") if name in ("python", "training_loop") else []:
@@ -61,14 +59,14 @@ def test_the_blocks_run_and_print_what_they_promise(
     assert sorted(path.parent.name for path in Path("runs").glob("*/report.html")) == runs
 
 
-def test_everything_in_the_table_of_children_exists() -> None:
+def test_everything_in_the_table_of_children_exists():
     names = re.findall(r"children\.(\w+)", text_of("cells"))
     attributes = {"edge", "shared", "parent", "ptr"}  # set by __init__
     assert set(names) - attributes <= set(dir(Children))
 
 
 @pytest.mark.slow  # mypy reads torch anew
-def test_the_blocks_pass_mypy_strict_and_a_network_gives_states(tmp_path: Path) -> None:
+def test_the_blocks_pass_mypy_strict_and_a_network_gives_states(tmp_path):
     package = Path(graphfold.__file__).parent
     assert (package / "py.typed").exists()
     (tmp_path / "packages").mkdir()

@@ -60,11 +60,11 @@ def faults(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_link_of_the_page_is_dead(path: Path) -> None:
+def test_no_link_of_the_page_is_dead(path):
     assert faults(path) == []
 
 
-def test_every_page_is_in_the_side_bar_of_the_site() -> None:
+def test_every_page_is_in_the_side_bar_of_the_site():
     captions = runpy.run_path(str(ROOT / "docs" / "conf.py"))["navigation"]
     listed = [name for names in captions.values() for name in names]
     pages = [str(path.relative_to(ROOT).with_suffix("")) for path in PAGES]

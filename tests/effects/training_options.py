@@ -45,7 +45,7 @@ def beginning(lab: Lab, base: str = "molecules", *overrides: str) -> dict[str, T
 
 
 def moved(lab: Lab, *overrides: str) -> dict[str, Tensor]:
-    """What a step adds to the weights."""
+    """The change of each weight in a single step."""
     before, after = beginning(lab), lab.run("molecules", *STEP, *overrides).weights()
     return {name: after[name] - before[name] for name in dict(after) if name in before}
 

@@ -1,4 +1,4 @@
-"""With what is an option of data, split or training not read? There it is refused.
+"""Settings under which an option of data, split or training is not read, and so is refused.
 
 A row for each of these options: the settings under which nothing would read it and a part of the
 message, or in words why it is read whatever the others are.

@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def agree(model: td.CompiledModel, examples: list[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # dropout, and labels
-def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
+def test_sentiment_learns_four_trees(tmp_path):
     module = example("sentiment")
     (tmp_path / "trees.txt").write_text(TREES)
     codes: dict[str, int] = {}
@@ -55,7 +54,7 @@ def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
     assert module.accuracy(model, data.loader(3), "nodes") > 0.9
 
 
-def test_tree_rnn() -> None:
+def test_tree_rnn():
     module = example("tree_rnn")
     rng = random.Random(0)
     formulas = [module.random_formula(rng, 3) for _ in range(20)]
@@ -65,23 +64,8 @@ def test_tree_rnn() -> None:
     agree(td.compile(module.tree_rnn(4)), formulas)
 
 
-def test_expressions_have_the_depth_and_are_distinct() -> None:
-    module = example("calculator")
-
-    def depth(e: Any) -> int:
-        return 0 if isinstance(e, int) else 1 + max(map(depth, e[1:]))
-
-    found = module.distinct_expressions(random.Random(0), 200, 2, "+-")
-    assert {depth(e) for e in found} == {2}
-    assert len(set(found)) == 200
-    assert {e[0] for e in found} == {"+", "-"}
-    assert module.value(("-", 3, ("*", 2, 4))) == -5
-    torch.manual_seed(0)
-    agree(td.compile(module.calculator("+-")), found[:20])
-
-
 @pytest.mark.parametrize("name", ["sum", "min"])
-def test_reductions_learn_two_numbers(name: str) -> None:
+def test_reductions_learn_two_numbers(name):
     module = example("sum_and_min")
     torch.manual_seed(0)
     model = td.compile(module.reduction(16))
@@ -95,7 +79,7 @@ def test_reductions_learn_two_numbers(name: str) -> None:
     agree(model, [*lists[:5], [0.5] * 7])
 
 
-def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
+def test_languages_read_files_and_tell_them_apart(tmp_path):
     module = example("languages")
     rng = random.Random(1)
     for name in ("first", "second"):
@@ -119,9 +103,7 @@ def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
         ("languages", ["--lines", "40", "--epochs", "1"]),
     ],
 )
-def test_settings_are_chosen_on_other_examples_than_the_result(
-    name: str, small: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_are_chosen_on_other_examples_than_the_result(name, small, capsys):
     seen = []
     module = example(name)
     lower = td.CompiledModel.lower
@@ -143,7 +125,7 @@ def test_settings_are_chosen_on_other_examples_than_the_result(
     assert "validation" in printed[1]
 
 
-def test_the_composed_attention_is_the_ready_one() -> None:
+def test_the_composed_attention_is_the_ready_one():
     module = example("attention")
     torch.manual_seed(0)
     score = torch.nn.Linear(3, 1)
@@ -157,7 +139,7 @@ def test_the_composed_attention_is_the_ready_one() -> None:
     agree(td.compile(module.adder(4)), [module.random_sequence(rng, n)[0] for n in (3, 9)])
 
 
-def test_weave_is_its_equations() -> None:
+def test_weave_is_its_equations():
     """Against the formulas, for three atoms, with the weights of the blocks."""
     module = example("graph_convolution")
     torch.manual_seed(0)
@@ -186,7 +168,7 @@ def test_weave_is_its_equations() -> None:
     torch.testing.assert_close(torch.stack(list(found_pairs[0])), new_p)
 
 
-def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path: Path) -> None:
+def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path):
     module = example("graph_convolution")
     assert module.main(["--epochs", "1", "--molecules", "6"])[0] > 0
     header = "smiles,measured log solubility in mols per litre\n"
@@ -199,7 +181,7 @@ def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path: Path) -> 
 VALUES = [None, True, -3, 2.5, "", "text", [], [1, [None, {}]], {}, {"b": [], "a": {"c": False}}]
 
 
-def test_any_json_value_is_taken() -> None:
+def test_any_json_value_is_taken():
     module = example("json_records")
     torch.manual_seed(0)
     model = td.compile(module.record_model(3, 4))
@@ -207,7 +189,7 @@ def test_any_json_value_is_taken() -> None:
     agree(model, VALUES)
 
 
-def test_json_records_reads_files(tmp_path: Path) -> None:
+def test_json_records_reads_files(tmp_path):
     module = example("json_records")
     for name, values in (("a", [{"n": n} for n in range(30)]), ("b", [[n] for n in range(30)])):
         (tmp_path / name).write_text("\n".join(map(json.dumps, values)))
@@ -223,7 +205,7 @@ SCRIPTS = [path for path in sorted(FOLDER.glob("*.py")) if not path.stem.startsw
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
+def test_every_example_says_what_it_is_and_how_to_run_it(path):
     if path.stem == "spacy_component":
         pytest.importorskip("spacy", reason="spacy is not installed")
     module = example(path.stem)
@@ -232,7 +214,7 @@ def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
     assert f"    python examples/{path.name}" in module.__doc__
 
 
-def test_examples_run_as_scripts() -> None:
+def test_examples_run_as_scripts():
     arguments = ["attention.py", "--length", "5", "--sequences", "50", "--epochs", "1"]
     command = [sys.executable, str(FOLDER / arguments[0]), *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -57,7 +57,7 @@ def trees(home: Path, trained: Trained) -> Path:
 
 @pytest.fixture(scope="session")
 def tagger(home: Path, trained: Trained) -> Path:
-    """A run of sentences whose words have tags."""
+    """A run of sentences with a tag on each word."""
     return trained("tagger", "experiment=ud_upos", f"data.root={home}/corpora", *SMALL)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,14 +146,14 @@ def centred(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("change", [centred, lambda x: x / x.detach().norm()])
-def test_what_depends_on_the_batch_differs(place: str, change: Any) -> None:
+def test_what_depends_on_the_batch_differs(place, change):
     (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"])
     assert found.differs
     assert found.outputs > TOLERANCE
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_treats_each_row_alone_is_equal(place: str) -> None:
+def test_what_treats_each_row_alone_is_equal(place):
     change = partial(torch.nn.functional.normalize, dim=1)
     (found,) = compare(model_of(place, change), rings(3, 5, 4), ["depth"])
     assert not found.differs, found.differs
@@ -162,19 +161,19 @@ def test_what_treats_each_row_alone_is_equal(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "encoder", "readout", "head"])
-def test_dropout_is_no_dependence_on_the_batch(place: str) -> None:
+def test_dropout_is_no_dependence_on_the_batch(place):
     (found,) = compare(model_of(place, nn.Dropout(0.5)), rings(3, 5, 4), ["depth"])
     assert not found.differs, found.differs
 
 
 class OwnHead(RegressionHead):
-    """Gives targets as they are to a loss of torch, as a user's own head may."""
+    """Calls a loss of torch on unconverted targets, as heads of users may."""
 
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
         return functional.huber_loss(raw, targets, reduction="none").mean(1)
 
 
-def test_targets_are_as_exact_as_the_model(tmp_path: Path) -> None:
+def test_targets_are_as_exact_as_the_model(tmp_path):
     write_molecules(tmp_path / "m.csv", 8)
     words = (
         "data=smiles", "model=gcn", "model.hidden_size=4", "data.target_columns=[a b]",

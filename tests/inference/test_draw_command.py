@@ -15,9 +15,7 @@ from graphfold.errors import RecordError
 TREES = "(_ (_ the) (_ film))\n(_ (_ the\n(_ <b>&)\n"
 
 
-def test_a_page_shows_every_record_in_order(
-    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_shows_every_record_in_order(trees, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("new.txt").write_text(TREES)
     assert run("draw", trees, "new.txt") == 0
@@ -37,9 +35,7 @@ def test_a_page_shows_every_record_in_order(
         assert drawing.strip() in page
 
 
-def test_pictures_go_where_they_are_told_in_batches_of_any_size(
-    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_go_where_they_are_told_in_batches_of_any_size(trees, tmp_path, capsys):
     (tmp_path / "new.txt").write_text("(_ (_ a) (_ film))\n" * 3)
     for name in ("1", "100"):
         words = ("--output", tmp_path / name, "--batch-size", name, "--target", "label")
@@ -51,9 +47,7 @@ def test_pictures_go_where_they_are_told_in_batches_of_any_size(
     assert "'0' is not a whole number from 1 on" in capsys.readouterr().err
 
 
-def test_what_cannot_be_drawn_is_wrong_use(
-    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_drawn_is_wrong_use(trees, tmp_path, capsys):
     path = tmp_path / "new.txt"
     path.write_text("(_ (_ the\n")
     assert run("draw", trees, path, "--output", tmp_path / "out") == 2
@@ -69,7 +63,7 @@ def test_what_cannot_be_drawn_is_wrong_use(
     assert not Path("none_drawings").exists()
 
 
-def test_a_notebook_shows_what_a_model_draws(trees: Path) -> None:
+def test_a_notebook_shows_what_a_model_draws(trees):
     model = graphfold.load(trees)
     drawing = model.draw("(_ (_ the) (_ film))")
     assert drawing._repr_svg_() == drawing.svg

@@ -43,9 +43,7 @@ def head_of(predictor: Predictor, rows: torch.Tensor) -> list[Any]:
     return found
 
 
-def test_the_head_makes_the_prediction_of_an_embedding(
-    numbers: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_head_makes_the_prediction_of_an_embedding(numbers, new, tmp_path, capsys):
     rows = table_of(numbers, new, tmp_path / "e.csv")
     assert "2 embedded, 1 could not be read" in capsys.readouterr().err
     assert [row["name"] for row in rows] == ["bad", "heptane", "ether"]
@@ -59,9 +57,7 @@ def test_the_head_makes_the_prediction_of_an_embedding(
         assert row == pytest.approx([answer["prediction"][name] for name in names], rel=1e-5)
 
 
-def test_every_format_and_python_have_the_same_numbers(
-    numbers: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_format_and_python_have_the_same_numbers(numbers, new, tmp_path, capsys):
     rows = table_of(numbers, new, tmp_path / "e.csv", "--batch-size", "1")
     wanted = vectors(rows[1:], 8)
     for suffix in ("npy", "parquet"):
@@ -88,7 +84,7 @@ def test_every_format_and_python_have_the_same_numbers(
         model.embed("CCO")
 
 
-def test_a_tree_is_embedded_as_its_root(trees: Path, home: Path, tmp_path: Path) -> None:
+def test_a_tree_is_embedded_as_its_root(trees, home, tmp_path):
     path = home / "corpora" / "sst" / "test.txt"
     rows = table_of(trees, path, tmp_path / "t.csv")
     assert [row["line"] for row in rows] == [str(n) for n in range(1, 13)]
@@ -98,7 +94,7 @@ def test_a_tree_is_embedded_as_its_root(trees: Path, home: Path, tmp_path: Path)
         assert row == pytest.approx(list(answer["probabilities"].values()), rel=1e-4)
 
 
-def test_words_are_embedded_as_their_mean(tagger: Path, home: Path, tmp_path: Path) -> None:
+def test_words_are_embedded_as_their_mean(tagger, home, tmp_path):
     path = home / "corpora" / "ud_english_ewt" / "en_ewt-ud-dev.conllu"
     rows = table_of(tagger, path, tmp_path / "w.csv")
     predictor = graphfold.load(tagger)

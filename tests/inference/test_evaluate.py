@@ -26,9 +26,7 @@ def evaluate(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["lists", "numbers", "classes", "trees"])
-def test_the_numbers_of_training_to_all_digits(
-    name: str, evaluate, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch
-) -> None:
+def test_the_numbers_of_training_to_all_digits(name, evaluate, request, tmp_path, monkeypatch):
     run_path = request.getfixturevalue(name)
     monkeypatch.chdir(tmp_path)  # a run is found from anywhere
     trained = read_json(run_path / "metrics.json")
@@ -40,9 +38,7 @@ def test_the_numbers_of_training_to_all_digits(
     assert other == pytest.approx({key: trained[key] for key in other}, abs=1e-4)
 
 
-def test_other_data_are_scored_whole_with_and_without_the_overlap(
-    lists: Path, evaluate, tmp_path: Path
-) -> None:
+def test_other_data_are_scored_whole_with_and_without_the_overlap(lists, evaluate, tmp_path):
     parts = lists.parent / "cache"
     train_file, test_file = (
         next(parts.glob(f"listops_generated-*/{part}.tsv")) for part in ("train", "test")
@@ -58,16 +54,14 @@ def test_other_data_are_scored_whole_with_and_without_the_overlap(
     assert (metrics["test/accuracy"] * (5 + len(new))) % 1 == pytest.approx(0, abs=1e-6)
 
 
-def test_bad_records_of_other_data(numbers: Path, evaluate, tmp_path: Path) -> None:
+def test_bad_records_of_other_data(numbers, evaluate, tmp_path):
     table = write_molecules(tmp_path / "bad.csv", num_rows=20, bad_rows=5)
     assert run("evaluate", numbers, "--data", table) == 2
     metrics = evaluate(numbers, "--data", table, "--on-error", "skip")
     assert metrics["test/coverage"] == pytest.approx(15 / 20)
 
 
-def test_a_setting_changes_how_data_are_read(
-    numbers: Path, home: Path, evaluate, tmp_path: Path, capsys
-) -> None:
+def test_a_setting_changes_how_data_are_read(numbers, home, evaluate, tmp_path, capsys):
     renamed = tmp_path / "renamed.csv"
     renamed.write_text((home / "m.csv").read_text().replace("smiles", "my smiles", 1))
     assert run("evaluate", numbers, "--data", renamed) == 2
@@ -76,9 +70,7 @@ def test_a_setting_changes_how_data_are_read(
     assert evaluate(numbers, *words)["test/overlap"] == 30
 
 
-def test_undefined_metrics_are_null_with_a_warning(
-    classes: Path, evaluate, tmp_path: Path, capsys
-) -> None:
+def test_undefined_metrics_are_null_with_a_warning(classes, evaluate, tmp_path, capsys):
     (tmp_path / "ones.csv").write_text("smiles,active\nCC,1\nCCO,1\n")
     assert evaluate(classes, "--data", tmp_path / "ones.csv")["test/roc_auc"] is None
     error = capsys.readouterr().err
@@ -86,7 +78,7 @@ def test_undefined_metrics_are_null_with_a_warning(
     assert error.count("\n") == 1
 
 
-def test_a_changed_file_is_refused(tmp_path: Path, capsys) -> None:
+def test_a_changed_file_is_refused(tmp_path, capsys):
     table = write_molecules(tmp_path / "m.csv")
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *SMALL]
     run_path = train(tmp_path / "run", *words)
@@ -96,7 +88,7 @@ def test_a_changed_file_is_refused(tmp_path: Path, capsys) -> None:
     assert run("evaluate", run_path, "--data", table) == 0
 
 
-def test_classes_have_scores_of_their_own(lists: Path, numbers: Path, evaluate, capsys) -> None:
+def test_classes_have_scores_of_their_own(lists, numbers, evaluate, capsys):
     metrics = evaluate(lists, "--split", "test", "--per-class")
     captured = capsys.readouterr()
     assert "classes of test\n" in captured.out
@@ -117,7 +109,7 @@ def test_classes_have_scores_of_their_own(lists: Path, numbers: Path, evaluate, 
     assert "predicts no classes" in capsys.readouterr().err
 
 
-def test_wrong_use_is_refused(lists: Path, tmp_path: Path, capsys) -> None:
+def test_wrong_use_is_refused(lists, tmp_path, capsys):
     for words, message in (
         ((lists, "--data", "x", "--split", "test"), "--data or --split, not both"),
         ((tmp_path,), "no checkpoint in it"),
@@ -134,9 +126,7 @@ class Mine(ListOpsAdapter):
 '''
 
 
-def test_a_package_of_ones_own_has_to_be_trusted(
-    tmp_path: Path, evaluate, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_package_of_ones_own_has_to_be_trusted(tmp_path, evaluate, monkeypatch, capsys):
     (tmp_path / "own_adapter.py").write_text(ADAPTER)
     (tmp_path / "conf" / "data").mkdir(parents=True)
     lines = ["3\t( ( ( [MAX 2 ) 3 ) ] )", "5\t5", "0\t0", "7\t7"] * 5
@@ -163,7 +153,7 @@ def test_a_package_of_ones_own_has_to_be_trusted(
 
 
 def changed(run_path: Path, folder: Path, old: str, new: str) -> Path:
-    """A copy of the best checkpoint whose stored config has another text in one place."""
+    """A copy of the best checkpoint with one text of its config replaced."""
     path = Path(shutil.copy(run_path / "checkpoints" / "best.ckpt", folder / "changed.ckpt"))
     content = torch.load(path, weights_only=True)
     assert old in content["config"]
@@ -172,9 +162,7 @@ def changed(run_path: Path, folder: Path, old: str, new: str) -> Path:
 
 
 @pytest.mark.parametrize("target", ["os.system", "torch.load", "graphfold.recipe.train"])
-def test_a_checkpoint_that_names_a_foreign_class_is_refused(
-    target: str, lists: Path, tmp_path: Path, capsys
-) -> None:
+def test_a_checkpoint_that_names_a_foreign_class_is_refused(target, lists, tmp_path, capsys):
     path = changed(lists, tmp_path, "graphfold.layers.LeafLSTMCell", target)
     assert run("evaluate", path) == 2
     error = capsys.readouterr().err
@@ -182,7 +170,7 @@ def test_a_checkpoint_that_names_a_foreign_class_is_refused(
     assert "not registered in graphfold" in error
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused(lists: Path, tmp_path: Path, capsys) -> None:
+def test_a_checkpoint_that_does_not_fit_is_refused(lists, tmp_path, capsys):
     broken = changed(lists, tmp_path, '"metrics": null', '"metrics": 3')
     assert run("evaluate", broken) == 2
     assert "metrics is 3, but it is a list" in capsys.readouterr().err

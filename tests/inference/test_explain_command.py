@@ -29,7 +29,7 @@ def explain(run_path: Path, path: Path, output: Path, *words: str) -> list[dict[
         return list(csv.DictReader(file))
 
 
-def test_molecules_get_columns(values: Path, tmp_path: Path) -> None:
+def test_molecules_get_columns(values, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("name,smiles\nbad,C1CC\nethanol,CCO\nring,c1ccccc1\n")
     rows = explain(values, path, tmp_path / "out.csv")
@@ -60,7 +60,7 @@ def total(row: dict[str, str], target: str) -> float:
     return found
 
 
-def test_base_and_contributions_add_up_to_the_prediction(values: Path, tmp_path: Path) -> None:
+def test_base_and_contributions_add_up_to_the_prediction(values, tmp_path):
     path = write_molecules(tmp_path / "sum.csv", num_rows=6)
     rows = explain(values, path, tmp_path / "sums.csv")
     assert len({row["c_pred"] for row in rows}) > 3
@@ -71,7 +71,7 @@ def test_base_and_contributions_add_up_to_the_prediction(values: Path, tmp_path:
             assert float(row[f"{target}_base"]) != wanted
 
 
-def test_words_get_contributions(trees: Path, home: Path, tmp_path: Path) -> None:
+def test_words_get_contributions(trees, home, tmp_path):
     output = tmp_path / "trees.jsonl"
     path = home / "corpora" / "sst" / "test.txt"
     assert run("predict", trees, path, "--output", output, "--explain") == 0
@@ -84,7 +84,7 @@ def test_words_get_contributions(trees: Path, home: Path, tmp_path: Path) -> Non
         assert list(told)[-3:] == ["base", "contributions", "reason"]
 
 
-def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(tmp_path: Path) -> None:
+def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(tmp_path):
     table, new = (
         write_molecules(tmp_path / "e.csv"),
         write_molecules(tmp_path / "f.csv", num_rows=4),
@@ -107,9 +107,7 @@ def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(tmp_
         assert total(row, "c") == pytest.approx(float(row["c_pred"]), rel=1e-5, abs=1e-5)
 
 
-def test_what_cannot_be_explained_is_refused(
-    tagger: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_explained_is_refused(tagger, home, tmp_path, capsys):
     root, path = home / "corpora", tmp_path / "one.csv"
     path.write_text("smiles\nCCO\n")
     words = (f"data.root={root}", *SMALL[1:])
@@ -121,17 +119,12 @@ def test_what_cannot_be_explained_is_refused(
     assert "the model predicts several nodes of each graph" in capsys.readouterr().err
 
 
-def test_the_report_colours_the_worst_molecules(values: Path) -> None:
+def test_the_report_colours_the_worst_molecules(values):
     report = (values / "report.html").read_text()
     assert "Blue atoms and bonds raise a b" in report
 
 
-def test_contributions_that_do_not_add_up_are_told(
-    values: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_contributions_that_do_not_add_up_are_told(values, tmp_path, monkeypatch, capsys):
     path = write_molecules(tmp_path / "rough.csv", num_rows=4)
     for name, value in {"FEWEST_STEPS": 1, "MOST_STEPS": 1, "TOLERANCE": 1e-9}.items():
         monkeypatch.setattr(f"graphfold.inference.explain.{name}", value)
@@ -140,7 +133,7 @@ def test_contributions_that_do_not_add_up_are_told(
 
 
 @pytest.mark.filterwarnings("ignore:DMPNNAtomCell is not compiled")  # a batch without any bond
-def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values: Path) -> None:
+def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values):
     texts = ["CCO", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "C", "[Na+].[Cl-]", "C/C=C/C#N", "CCCCC"]
     predictor = graphfold.load(values)
     predictor.trained.model.double()

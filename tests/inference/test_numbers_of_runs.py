@@ -1,4 +1,4 @@
-"""Numbers of runs whose targets are bounds or pairs, from predictions.csv and NumPy."""
+"""Metrics of bounded targets and of pairs, computed again from predictions.csv with NumPy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def bounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
 
 
-def test_the_metrics_of_bounded_targets_are_those_of_what_is_exact(bounds: Path) -> None:
+def test_the_metrics_of_bounded_targets_are_those_of_what_is_exact(bounds):
     metrics = read_json(bounds / "metrics.json")
     with (bounds.parent / "m.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
@@ -109,7 +109,7 @@ def plain(cell: str) -> tuple[str, float | None]:
     return cell[: len(cell) - len(number)], float(number) if number else None
 
 
-def test_the_loss_of_bounded_targets_is_that_of_the_file(bounds: Path) -> None:
+def test_the_loss_of_bounded_targets_is_that_of_the_file(bounds):
     """Beyond a bound nothing, else the square; over the weighted scale of the training part."""
     metrics = read_json(bounds / "metrics.json")
     with (bounds.parent / "m.csv").open(newline="") as file:
@@ -133,7 +133,7 @@ def test_the_loss_of_bounded_targets_is_that_of_the_file(bounds: Path) -> None:
         agree(metrics, part, {"loss": total / weights})
 
 
-def test_the_intervals_of_bounded_targets_are_those_of_exact_values(bounds: Path) -> None:
+def test_the_intervals_of_bounded_targets_are_those_of_exact_values(bounds):
     rows = rows_of(bounds, "val")
     for name in "zy":
         y, p, high = (numbers(rows, f"{name}_{what}") for what in ("measured", "pred", "upper"))
@@ -157,7 +157,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_correlations_of_pairs_are_those_of_the_file(pairs: Path) -> None:
+def test_correlations_of_pairs_are_those_of_the_file(pairs):
     run = train(
         pairs / "relatedness", "experiment=sick_tree_lstm", f"data.root={pairs}",
         "calibration.level=0.5", *SMALL, "optimizer.lr=0.3", "trainer.max_epochs=12",

@@ -34,7 +34,7 @@ def lines_of(run_path: Path, path: Path, *words: str | Path) -> list[dict[str, A
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_molecules_keep_their_columns_and_order(numbers: Path, tmp_path: Path) -> None:
+def test_molecules_keep_their_columns_and_order(numbers, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text('name,smiles\n"a, b",CCO\nx,C1CC\n"say ""hi""",\nlast,c1ccccc1\nshort\n')
     rows = table_of(numbers, path)
@@ -50,7 +50,7 @@ def test_molecules_keep_their_columns_and_order(numbers: Path, tmp_path: Path) -
     float(rows[0]["c_pred"])
 
 
-def test_classes_have_probabilities(classes: Path, tmp_path: Path) -> None:
+def test_classes_have_probabilities(classes, tmp_path):
     path = tmp_path / "new.csv"
     path.write_text("smiles\nCCO\nCC\nbad\n")
     rows = table_of(classes, path)
@@ -63,7 +63,7 @@ def test_classes_have_probabilities(classes: Path, tmp_path: Path) -> None:
     assert [rows[2][name] for name in names] == ["", "", ""]
 
 
-def test_names_that_clash_are_numbered(classes: Path, tmp_path: Path) -> None:
+def test_names_that_clash_are_numbered(classes, tmp_path):
     path = tmp_path / "clash.csv"
     path.write_text("active_pred,smiles,reason,reason_2\nmine,CC,why,so\n")
     (row,) = table_of(classes, path)
@@ -72,9 +72,7 @@ def test_names_that_clash_are_numbered(classes: Path, tmp_path: Path) -> None:
     assert (row["reason"], row["reason_2"], row["reason_3"]) == ("why", "so", "")
 
 
-def test_nothing_is_written_when_the_file_is_at_fault(
-    numbers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_written_when_the_file_is_at_fault(numbers, tmp_path, capsys):
     cut = gzip.compress(b"smiles\n" + b"CCO\n" * 5000)[:-20]
     (tmp_path / "cut.csv.gz").write_bytes(cut)
     for name, message in (("cut.csv.gz", "cut"), ("none.csv", "no such file")):
@@ -95,12 +93,8 @@ def test_nothing_is_written_when_the_file_is_at_fault(
     [["predict", "--format", "csv"], ["predict", "--format", "parquet"], ["evaluate"]],
 )
 def test_a_file_that_changes_meanwhile_gives_no_mixture(
-    words: list[str],
-    numbers: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    words, numbers, tmp_path, capsys, monkeypatch
+):
     table = tmp_path / "new.csv"
     table.write_text("smiles,a b,c\n" + "CCO,1,2\n" * 40)
     command, *options = words
@@ -120,9 +114,7 @@ def test_a_file_that_changes_meanwhile_gives_no_mixture(
     assert not [*tmp_path.glob("out.*")]
 
 
-def test_a_file_of_which_nothing_can_be_read_is_wrong_use(
-    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_which_nothing_can_be_read_is_wrong_use(trees, tmp_path, capsys):
     (tmp_path / "sentences.conllu").write_text("1\tthe\tthe\tDET\n2\tfilm\tfilm\tNOUN\n")
     out = tmp_path / "sentences.jsonl"
     assert run("predict", trees, tmp_path / "sentences.conllu", "--output", out) == 2
@@ -130,13 +122,13 @@ def test_a_file_of_which_nothing_can_be_read_is_wrong_use(
     assert all(json.loads(line)["reason"] for line in out.read_text().splitlines())
 
 
-def test_a_setting_names_the_column(numbers: Path, tmp_path: Path) -> None:
+def test_a_setting_names_the_column(numbers, tmp_path):
     (tmp_path / "renamed.csv").write_text("my smiles\nCC\n")
     (row,) = table_of(numbers, tmp_path / "renamed.csv", "--set", "smiles_column='my smiles'")
     assert row["reason"] == ""
 
 
-def test_trees_give_a_line_per_record(trees: Path, tmp_path: Path) -> None:
+def test_trees_give_a_line_per_record(trees, tmp_path):
     path = tmp_path / "new.txt"
     path.write_text("(3 (2 the) (4 film))\n(3 (2 the) (9 film))\n(1 bad)\n")
     good, bad, word = lines_of(trees, path)
@@ -158,7 +150,7 @@ def test_trees_give_a_line_per_record(trees: Path, tmp_path: Path) -> None:
     assert len(word["nodes"]) == 1
 
 
-def test_predictions_are_of_the_nodes_of_the_record(trees: Path) -> None:
+def test_predictions_are_of_the_nodes_of_the_record(trees):
     """Reading splits the phrase of four words in two steps, left out here."""
     model = graphfold.load(trees)
     wide = "(3 (2 a) (2 very) (3 good) (2 film))"
@@ -169,7 +161,7 @@ def test_predictions_are_of_the_nodes_of_the_record(trees: Path) -> None:
     assert answer["prediction"] == answer["nodes"][4]["prediction"]
 
 
-def test_words_get_the_names_of_their_tags(tagger: Path, home: Path, tmp_path: Path) -> None:
+def test_words_get_the_names_of_their_tags(tagger, home, tmp_path):
     corpus = home / "corpora" / "ud_english_ewt" / "en_ewt-ud-test.conllu"
     path = Path(shutil.copy(corpus, tmp_path))
     first = lines_of(tagger, path)[0]
@@ -182,7 +174,7 @@ def test_words_get_the_names_of_their_tags(tagger: Path, home: Path, tmp_path: P
         assert node["prediction"] in UPOS
 
 
-def test_from_python(numbers: Path, trees: Path) -> None:
+def test_from_python(numbers, trees):
     found = graphfold.load(numbers).predict(["CCO", "C1CC", "", "CC"])
     assert [item["line"] for item in found] == [1, 2, 3, 4]
     assert set(found[0]["prediction"]) == {"a b", "c"}
@@ -196,7 +188,7 @@ def test_from_python(numbers: Path, trees: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["numbers", "trees"])
-def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_not_finite_is_no_prediction(name, request):
     model = graphfold.load(request.getfixturevalue(name))
     with torch.no_grad():
         for parameter in model.trained.model.head.parameters():
@@ -206,7 +198,7 @@ def test_what_is_not_finite_is_no_prediction(name: str, request: pytest.FixtureR
     assert "no finite number" in item["reason"]
 
 
-def test_molecules_and_missing_values_from_python(numbers: Path, trees: Path) -> None:
+def test_molecules_and_missing_values_from_python(numbers, trees):
     model = graphfold.load(numbers)
     text, molecule, nothing, number = model.predict(
         ["OCC", Chem.MolFromSmiles("CCO"), None, float("nan")]

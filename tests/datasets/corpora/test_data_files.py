@@ -15,21 +15,21 @@ from graphfold.errors import ConfigError
 NOWHERE = Path("nowhere")
 
 
-def test_a_file_of_ones_own() -> None:
+def test_a_file_of_ones_own():
     source = DataSource(adapter=NAME, path="f.txt", options={"base": 8})
     (file,) = source.files(NOWHERE, NOWHERE)
     assert (file.path, file.part) == (Path("f.txt"), None)
     assert file.adapter.options == {"base": 8}
 
 
-def test_a_path_is_read_as_the_files_of_its_corpus_would_be() -> None:
+def test_a_path_is_read_as_the_files_of_its_corpus_would_be():
     source = DataSource(corpus="qm9", variant="hc", path="f.csv", options={"task": "regression"})
     (file,) = source.files(NOWHERE, NOWHERE)
     assert file.path == Path("f.csv")
     assert file.adapter.options["target_columns"] == ["heat_capacity"]
 
 
-def test_an_unset_option_may_stand_in_any_config() -> None:
+def test_an_unset_option_may_stand_in_any_config():
     assert DataSource(corpus="sick", options={"task": None}).spec.options == {}
 
 
@@ -57,12 +57,12 @@ def test_an_unset_option_may_stand_in_any_config() -> None:
         ),
     ],
 )
-def test_faults(arguments: dict[str, Any], message: str) -> None:
+def test_faults(arguments, message):
     with pytest.raises(ConfigError, match=message):
         DataSource(**arguments)
 
 
-def test_generated_files_are_kept(tmp_path: Path) -> None:
+def test_generated_files_are_kept(tmp_path):
     options: dict[str, Any] = {"train_size": 20, "val_size": 3, "test_size": 4, "pool": 30}
     source = DataSource(corpus="listops_generated", options=options)
     files = source.files(NOWHERE, tmp_path)

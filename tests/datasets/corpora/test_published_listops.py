@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 from graphfold.datasets.corpora.corpus_makers import make_published_listops
 
 
-def test_the_published_expressions_are_in_no_other_part(tmp_path: Path) -> None:
+def test_the_published_expressions_are_in_no_other_part(tmp_path):
     published = tmp_path / "listops" / "test_d20s.tsv.gz"
     published.parent.mkdir()
     # Drawn often: all digits.

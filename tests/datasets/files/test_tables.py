@@ -221,7 +221,7 @@ SDF = (
 
 
 def kinds_of_files(folder):
-    """Name -> content of small files of every kind, whose bytes are then changed."""
+    """Name -> content of a small file of every kind."""
     columns = {"smiles": ["CCO", "C"] * 20, "day": [date(2020, 1, 2)] * 40, "y": [0.5] * 40}
     for compression in ("none", "snappy"):
         path = folder / f"{compression}.parquet"

@@ -1,4 +1,4 @@
-"""Bonds as nodes: which there are, what they know, and whom they read."""
+"""Bonds as nodes, and which bonds they read."""
 
 from __future__ import annotations
 

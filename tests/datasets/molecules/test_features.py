@@ -65,7 +65,7 @@ def records(*smiles: str) -> list[Record]:
     return [Record(line, RecordRow(text)) for line, text in enumerate(smiles, start=1)]
 
 
-def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) -> None:
+def test_its_functions_are_called_for_atoms_bonds_and_molecules(package):
     dag = read_records(SmilesAdapter(features=package), Path("x"), records(*SMILES)).dag
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
     atoms = [atom for molecule in molecules for atom in molecule.GetAtoms()]
@@ -84,7 +84,7 @@ def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) ->
     assert dag.schema.types[0].features[1].unit == "e"
 
 
-def test_a_set_goes_to_other_processes(package: str, tmp_path: Path) -> None:
+def test_a_set_goes_to_other_processes(package, tmp_path):
     adapter, file = SmilesAdapter(features=package), tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(SMILES * 4) + "\n")
     chunks = [*cut_file(adapter, file, size=5)]
@@ -104,9 +104,7 @@ def test_a_set_goes_to_other_processes(package: str, tmp_path: Path) -> None:
         ("CLOSED", "CO", "'element' cannot be computed .ValueError: 8 is not among its values"),
     ],
 )
-def test_what_a_function_cannot_do_is_a_bad_record(
-    package: str, name: str, smiles: str, fault: str
-) -> None:
+def test_what_a_function_cannot_do_is_a_bad_record(package, name, smiles, fault):
     adapter = SmilesAdapter(features=f"features_of_mine.{name}")
     result = read_records(adapter, Path("x"), records("C", smiles, "C"), "skip")
     assert result.kept == (0, 2)
@@ -114,7 +112,7 @@ def test_what_a_function_cannot_do_is_a_bad_record(
         raise result.skipped[0]
 
 
-def test_a_name_without_a_set_is_refused(package: str) -> None:
+def test_a_name_without_a_set_is_refused(package):
     with pytest.raises(ConfigError, match="there is no feature set 'ogbb'. Did you mean 'ogb'"):
         find_features("ogbb")
     with pytest.raises(ConfigError, match="data.features: no FeatureSet is there, but int"):
@@ -125,7 +123,7 @@ def test_a_name_without_a_set_is_refused(package: str) -> None:
         find_features(["ogb"])  # type: ignore[arg-type]
 
 
-def test_the_cache_depends_on_the_code_of_the_set(package: str, tmp_path: Path) -> None:
+def test_the_cache_depends_on_the_code_of_the_set(package, tmp_path):
     file = tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(SMILES) + "\n")
     spec = AdapterSpec("smiles", {"features": package})

@@ -1,4 +1,4 @@
-"""Salts and standardisation: what becomes of a molecule, and that it is said."""
+"""Salts and standardisation: the changed molecule, and the column that names it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def read(*smiles: str, **options: Any) -> ReadResult:
         ({"salts": "strip", "standardize": "cleanup"}, "[Na]OC(=O)C", "CC(=O)[O-].[Na+]"),
     ],
 )
-def test_the_graph_is_that_of_the_changed_molecule(
-    options: dict[str, Any], smiles: str, expected: str | None, directed_bonds: bool
-) -> None:
+def test_the_graph_is_that_of_the_changed_molecule(options, smiles, expected, directed_bonds):
     dag = read(smiles, PLAIN, directed_bonds=directed_bonds, **options).dag
     assert dag.strings("graph", "smiles") == [smiles, PLAIN]
     assert dag.strings("graph", "changed_to") == [expected, None]
@@ -45,13 +43,13 @@ def test_the_graph_is_that_of_the_changed_molecule(
     assert dag.num_nodes == plain.num_nodes
 
 
-def test_parts_can_be_refused() -> None:
+def test_parts_can_be_refused():
     result = read(SALT, PLAIN, salts="refuse")
     assert result.kept == (1,)
     assert "has 2 parts that are not bound to each other" in str(result.skipped[0])
 
 
-def test_unknown_choices_are_refused() -> None:
+def test_unknown_choices_are_refused():
     with pytest.raises(ConfigError, match="salts is 'stripe'. Did you mean 'strip'?"):
         SmilesAdapter(salts="stripe")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="standardize is 'all'. Use one of none, cleanup"):

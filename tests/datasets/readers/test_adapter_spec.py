@@ -19,16 +19,16 @@ NEEDED: dict[str, dict[str, Any]] = {"table": {"records": "brackets"}}
 
 
 @pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
-def test_every_adapter_goes_to_other_processes(name: str) -> None:
+def test_every_adapter_goes_to_other_processes(name):
     adapter = make_adapter(name, **NEEDED.get(name, {}))
     assert pickle.loads(pickle.dumps(adapter)).schema == adapter.schema
 
 
-def test_a_dotted_path_names_a_class() -> None:
+def test_a_dotted_path_names_a_class():
     assert isinstance(make_adapter(NAME, base=8), PostfixAdapter)
 
 
-def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_package_adds_an_adapter(monkeypatch):
     point = EntryPoint("postfix", "postfix_adapter:PostfixAdapter", "graphfold.adapters")
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
     monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
@@ -50,7 +50,7 @@ def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> Non
         ("postfix_adapter.Path", r"Path does not derive from Adapter\. Name a class"),
     ],
 )
-def test_unknown_adapter(name: str, message: str) -> None:
+def test_unknown_adapter(name, message):
     with pytest.raises(ConfigError, match=message):
         make_adapter(name)
 
@@ -69,12 +69,12 @@ def test_unknown_adapter(name: str, message: str) -> None:
         ),
     ],
 )
-def test_faults_of_options(options: dict[str, Any], message: str) -> None:
+def test_faults_of_options(options, message):
     with pytest.raises(ConfigError, match=message):
         make_adapter("brackets", **options)
 
 
-def test_all_faults_come_together() -> None:
+def test_all_faults_come_together():
     with pytest.raises(ConfigError) as caught:
         make_adapter("brackets", num_classes=1.5, wrong=1)
     assert len(str(caught.value).splitlines()) == 2

@@ -174,14 +174,6 @@ def test_deep_trees_are_read(tmp_path):
     assert dag.node_ptr.diff().tolist() == [1, 2 * depth + 1, 2 * depth + 1]
 
 
-def test_binarize(tmp_path):
-    flat = "(NP (A a) (B b) (C c) (D d))"
-    right = "(NP (A a) (@NP (B b) (@NP (C c) (D d))))"
-    assert trees(tmp_path, flat, binarize=True) == [right]
-    left = "(NP (@NP (@NP (A a) (B b)) (C c)) (D d))"
-    assert trees(tmp_path, flat, binarize=True, branching="left") == [left]
-
-
 def test_binarize_gives_new_nodes_no_target_and_a_span(tmp_path):
     text = "(1 (2 a) (3 b) (4 c))"
     dag = read(BracketsAdapter(num_classes=5, binarize=True), write(tmp_path, text)).dag
@@ -193,15 +185,6 @@ def test_binarize_leaves_the_second_slot_of_a_single_child_absent(tmp_path):
     dag = read(BracketsAdapter(binarize=True), write(tmp_path, "(S (NP (NN x)))")).dag
     assert dag.schema.types[1].arity == 2
     assert [inputs_of(dag, node) for node in range(3)] == [[], [0, -1], [1, -1]]
-
-
-def test_collapse_unary(tmp_path):
-    text = "(S (VP (VB go) (NP (NP (NN home)))))"
-    assert trees(tmp_path, text, collapse_unary=True) == ["(S+VP (VB go) (NP+NP+NN home))"]
-    path = write(tmp_path, "(1 (2 (3 a) (0 (4 b))))")
-    dag = read(BracketsAdapter(num_classes=5, collapse_unary=True), path).dag
-    assert dag.node_targets["label"].tolist() == [3, 0, 1]
-    assert dag.span.tolist() == [[6, 11], [12, 21], [0, 23]]
 
 
 def test_labels_of_a_chain_that_are_targets_are_joined(tmp_path):
@@ -237,7 +220,6 @@ def test_a_tree_of_traces_is_left_out_and_said_to_be(tmp_path):
     [
         ({"num_classes": 0}, "num_classes is 0. Give a positive integer"),
         ({"branching": "up"}, "branching is 'up'. Give 'right' or 'left'"),
-        ({"num_classes": 5, "remove_traces": True}, "num_classes asks for integers"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -273,9 +255,8 @@ UNLABELLED = {
 
 
 @pytest.mark.parametrize(("text", "words"), UNLABELLED.items())
-@pytest.mark.parametrize("binarize", [False, True])
-def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words, binarize):
-    adapter = BracketsAdapter(num_classes=5, binarize=binarize)
+def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words):
+    adapter = BracketsAdapter(num_classes=5, binarize=True)
     dag = read(adapter.without_targets(), write(tmp_path, text)).dag
     assert dag.strings("type:word", "form") == words
     assert dag.num_graphs == 1
@@ -355,6 +336,7 @@ def test_nodes_that_binarize_added_are_known(text, branching, collapse, tmp_path
     assert int((~added).sum()) == read(plain, path).dag.num_nodes
 
 
+@pytest.mark.slow
 def test_penn_treebank_sample(data_root):
     path = corpus_folder(data_root, "ptb_sample") / "wsj_0001-0199.mrg"
     dag = read(BracketsAdapter(), path).dag
@@ -367,7 +349,7 @@ def test_penn_treebank_sample(data_root):
 
 
 def test_minus_one_is_a_label_of_a_treebank(tmp_path):
-    """Of sentiment, say, with `_` and `?` for nodes that nobody has judged."""
+    """A treebank of sentiment from -1 to 1; `_` and `?` stand for unlabelled nodes."""
     path = write(tmp_path, "(1 (-1 not) (? (_ at) (-1 bad)))\n(0 (0 so) (-1 so))\n")
     found = BracketsAdapter(labels="target").infer_options([path])
     assert found == {"label_names": ["-1", "0", "1"]}

@@ -364,3 +364,10 @@ def test_a_chain_does_not_look_at_heads(tmp_path):
         ConlluAdapter(tree="chains")
     tagged = ConlluAdapter(tree="chain", target="deprel", labels=["dep"])
     assert read(tagged, write(tmp_path, HEADS)).dag.node_targets["deprel"].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("comment", ["", "# text = other words\n"])
+def test_spans_are_unknown_where_the_text_does_not_fit(tmp_path, comment):
+    dag = read(ConlluAdapter(), write(tmp_path, comment + sentence(("a", 0)))).dag
+    assert dag.span.tolist() == [[-1, -1]]
+    assert dag.strings("graph", "text") == ["other words" if comment else None]

@@ -58,13 +58,6 @@ def test_lists_are_nodes_over_their_arguments(tmp_path):
     assert covered == ["7", "5", "( ( ( [SM 9 ) 3 ) ] )", text]
 
 
-def test_tokens_are_a_sequence(tmp_path):
-    dag = read(ListOpsAdapter(nodes="tokens"), write(tmp_path, GOOD + "\n7\t7\n")).dag
-    assert dag.strings("type:token", "form") == ["[MAX", "2", "4", "]", "7"]
-    assert [inputs_of(dag, node) for node in range(5)] == [[], [0], [1], [2], []]
-    assert dag.output_index.tolist() == [3, 4]
-
-
 @given(st.integers(0, 1000))
 def test_all_kinds_of_nodes_have_the_same_digits_and_operators(seed):
     example = ListOpsGenerator(max_length=40).draw(random.Random(seed))
@@ -191,6 +184,7 @@ def test_more_expressions_than_there_are_is_refused():
         generator.examples(11, seed=0)
 
 
+@pytest.mark.slow
 def test_drawn_lengths_are_those_of_the_published_set(data_root):
     path = corpus_folder(data_root, "listops") / "test_d20s.tsv.gz"
     with gzip.open(path, "rt") as file:

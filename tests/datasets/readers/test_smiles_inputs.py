@@ -27,7 +27,7 @@ def graph(adapter: SmilesAdapter, path: Path) -> Any:
     return read(adapter, path).dag
 
 
-def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> None:
+def test_an_input_that_is_missing_names_its_line_and_column(tmp_path):
     adapter = SmilesAdapter(extra_columns=["T", "pH"])
     message = r"t\.csv:3: the input 'pH' is missing\. Fill the cell, or set data\.on_error=skip"
     with pytest.raises(RecordError, match=message):
@@ -35,13 +35,13 @@ def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cell", ["warm", "inf", "1_000", "1e99"])
-def test_an_input_that_is_no_number(tmp_path: Path, cell: str) -> None:
+def test_an_input_that_is_no_number(tmp_path, cell):
     path = table(tmp_path, f"smiles,T\nC,{cell}\n")
     with pytest.raises(RecordError, match=rf":2: the input 'T' is '{cell}', which is not a finite"):
         read(SmilesAdapter(extra_columns=["T"]), path)
 
 
-def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path):
     with pytest.raises(DataError, match=r"no column 't' among .* mean 'T'\? Set data\.extra"):
         read(SmilesAdapter(extra_columns=["t"]), table(tmp_path))
     with pytest.raises(DataError, match=r"no column 'part' among .* Set data\.split_column"):
@@ -50,7 +50,7 @@ def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path: Path) -> None:
         SmilesAdapter(target_columns="y", extra_columns=["y"])
 
 
-def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path: Path) -> None:
+def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path):
     options: dict[str, Any] = {"target_columns": "y", "extra_columns": ["T"], "split_column": "set"}
     adapter = SmilesAdapter(**options).without_targets()
     dag = graph(adapter, table(tmp_path, "T,smiles\n3,C\n"))
@@ -71,7 +71,7 @@ def data(tmp_path: Path, **settings: Any) -> DataModule:
     return module
 
 
-def test_without_a_val_part_it_is_drawn_from_train(tmp_path: Path) -> None:
+def test_without_a_val_part_it_is_drawn_from_train(tmp_path):
     rows = [f"{'C' * n}O,{n},{'test' if n % 4 == 0 else 'train'}" for n in range(1, 41)]
     path = table(tmp_path, "smiles,y,set\n" + "\n".join(rows) + "\n")
     found = [data(tmp_path, path=str(path), split_column="set", seed=s).split for s in (1, 1, 2)]
@@ -80,7 +80,7 @@ def test_without_a_val_part_it_is_drawn_from_train(tmp_path: Path) -> None:
     assert found[0].val.tolist() == found[1].val.tolist() != found[2].val.tolist()
 
 
-def test_a_part_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_part_that_nobody_knows(tmp_path):
     path = table(tmp_path, "smiles,y,set\nC,1,holdout\n")
     message = r":2: 'holdout' in the split column 'set' is no part\. Write one of train, training"
     with pytest.raises(RecordError, match=message):
@@ -88,13 +88,13 @@ def test_a_part_that_nobody_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["1e39", "-1", "nan", "inf", "1_0", ""])
-def test_a_weight_is_a_finite_number_from_0_on(cell: str, tmp_path: Path) -> None:
+def test_a_weight_is_a_finite_number_from_0_on(cell, tmp_path):
     path = table(tmp_path, f"smiles,y,w\nCCO,1,0\nC,2,{cell}\n")
     with pytest.raises(RecordError, match=r"t\.csv:3: weight 'w' is .* no number from 0 on"):
         read(SmilesAdapter(target_columns="y", weight_column="w"), path)
 
 
-def test_some_record_of_the_training_part_has_weight(tmp_path: Path) -> None:
+def test_some_record_of_the_training_part_has_weight(tmp_path):
     path = table(tmp_path, "smiles,y,w,set\nC,1,0,train\nCC,2,0,train\nCCC,3,1,val\nCO,4,1,test\n")
     columns = {"target_columns": ["y"], "weight_column": "w", "split_column": "set"}
     settings = {"cache_dir": tmp_path / "cache", "num_workers": 0, "split": "given"}

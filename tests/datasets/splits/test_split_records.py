@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
@@ -40,7 +38,7 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
     return read_records(adapter, path, adapter.records(path)).dag
 
 
-def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
+def test_given_is_the_default_where_there_is_a_train_part(dag):
     assert (
         split_records(
             Records(GraphCorpus([dag]), ["train", "val"], [50, 10]), DataSettings()
@@ -56,7 +54,7 @@ def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None
     )
 
 
-def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
+def test_labels_of_graphs_and_of_roots(dag):
     assert torch.equal(labels_of(dag, "digits"), dag.graph_column("digits"))
     roots = labels_of(dag, "parity")
     assert roots.shape == (60,)
@@ -65,7 +63,7 @@ def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
     assert torch.equal(labels_of(dag, "text"), dag.graph_column("text"))
 
 
-def test_labels_that_cannot_be_used(dag: TypedDAG, molecules: TypedDAG) -> None:
+def test_labels_that_cannot_be_used(dag, molecules):
     with pytest.raises(ConfigError, match=r"'digit', which no record has\. Did you mean 'digits'"):
         labels_of(dag, "digit")
     with pytest.raises(ConfigError, match=r"targets with labels are: digits, parity\. Set data"):
@@ -74,7 +72,7 @@ def test_labels_that_cannot_be_used(dag: TypedDAG, molecules: TypedDAG) -> None:
         labels_of(molecules, None)
 
 
-def test_measurements_are_no_labels(tmp_path: Path) -> None:
+def test_measurements_are_no_labels(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text("smiles,y,z\nC,1.5,0\nCC,2,1\nCCC,,1\n")
     adapter = SmilesAdapter(target_columns=["y", "z"])
@@ -86,7 +84,7 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("groups", GROUPINGS)
 @pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
-def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
+def test_groups_stay_together(molecules, method, groups):
     folds = 3 if "kfold" in method else 5
     parts = (0.5, 0.25, 0.25)
     settings = DataSettings(split=method, fractions=parts, groups=groups, num_folds=folds)
@@ -97,7 +95,7 @@ def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> 
     assert sum(map(len, parts)) == len(set(keys)) > 3
 
 
-def test_groups_that_cannot_be(dag: TypedDAG) -> None:
+def test_groups_that_cannot_be(dag):
     with pytest.raises(ConfigError, match=r"data\.groups is 'scafold'\. Did you mean 'scaffold'"):
         check_split(DataSettings(groups="scafold"))
     with pytest.raises(

@@ -67,7 +67,7 @@ def records_of(found: Split) -> list[list[int]]:
     return [found.part(name).tolist() for name in ("train", "val", "test")]
 
 
-def test_scaffolds_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
+def test_scaffolds_are_those_of_rdkit(dag, smiles):
     keys = [MurckoScaffoldSmiles(text, includeChirality=False) for text in smiles]
     assert len(set(keys)) == len(RINGS)
     assert records_of(split(dag, "scaffold")) == filled(keys)
@@ -77,7 +77,7 @@ def test_scaffolds_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
         assert not {keys[k] for k in balanced[one]} & {keys[k] for k in balanced[other]}
 
 
-def test_clusters_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
+def test_clusters_are_those_of_rdkit(dag, smiles):
     generator = GetMorganGenerator(radius=2, fpSize=2048)
     prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
     distances = []

@@ -1,4 +1,4 @@
-"""Many files: each has its own stored copy, and none is read twice, whatever happens between."""
+"""Many files: each has a stored copy and is read once, also after a kill or in two processes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def pack_all(
 
 
 def read(files: list[Path]) -> Counter[str]:
-    """File -> how often it was read since this was asked last."""
+    """File -> how often it was read since the last call."""
     log = files[0].parent / "log"
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
     return Counter(lines)
 
 
-def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
+def test_only_what_is_new_is_read(files, tmp_path):
     pack_all(files)
     read(files)
     pack_all(files)
@@ -76,7 +76,7 @@ def test_only_what_is_new_is_read(files: list[Path], tmp_path: Path) -> None:
     assert [corpus.dag.num_graphs for corpus in packed] == [1, 25, 24, 23, 1, 21, 20]
 
 
-def test_the_first_bad_record_is_raised_and_whole_files_stay(files: list[Path]) -> None:
+def test_the_first_bad_record_is_raised_and_whole_files_stay(files):
     for number in (3, 5):
         write_expressions(files[number], ["1", "x"])
     with pytest.raises(RecordError, match=r"f3\.txt:2: 'x' is no number"):
@@ -88,7 +88,7 @@ def test_the_first_bad_record_is_raised_and_whole_files_stay(files: list[Path]) 
     assert [len(corpus.skipped) for corpus in packed] == [0, 0, 0, 0, 0, 1]
 
 
-def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path) -> None:
+def test_a_killed_packing_goes_on(files, tmp_path):
     context = multiprocessing.get_context(start_method())
     process = context.Process(target=pack_all, args=(files, SLOW, 0))
     process.start()
@@ -105,7 +105,7 @@ def test_a_killed_packing_goes_on(files: list[Path], tmp_path: Path) -> None:
     assert not [*tmp_path.glob("cache/.packing*")]  # what the killed one left is gone, too
 
 
-def test_processes_that_pack_the_same_files_share_the_work(files: list[Path]) -> None:
+def test_processes_that_pack_the_same_files_share_the_work(files):
     context = multiprocessing.get_context(start_method())
     both = [context.Process(target=pack_all, args=(files, SLOW, k)) for k in (0, 2)]
     for process in both:

@@ -1,9 +1,9 @@
-"""Packing: once, whole or not at all, and again when something changed."""
+"""Packing: once, completely or not at all, and again after a change."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,7 @@ def replace_by_another(file: Path) -> None:
 
 @pytest.mark.parametrize("change", [append, rewrite, replace_by_another, Path.unlink])
 @pytest.mark.parametrize("moment", ["hashed", "read"])
-def test_a_file_that_changes_meanwhile_is_not_packed(
-    change: Callable[[Path], None],
-    moment: str,
-    file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_that_changes_meanwhile_is_not_packed(change, moment, file, tmp_path, monkeypatch):
     """After it was hashed, or after its records were cut: in both cases the hash is another's."""
     whole = [*PostfixAdapter().records(file)]
 
@@ -89,8 +83,8 @@ def test_a_file_that_changes_meanwhile_is_not_packed(
 
 
 def test_a_file_that_changes_before_it_is_packed_is_not_read_by_the_options_of_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     path = tmp_path / "m.csv"
     path.write_text("smiles,kind\n" + "C,a\nCC,b\n" * 20)
     inner = SmilesAdapter.infer_options
@@ -107,7 +101,7 @@ def test_a_file_that_changes_before_it_is_packed_is_not_read_by_the_options_of_t
         data.prepare()
 
 
-def test_packed_graphs_are_those_of_the_file(file: Path, tmp_path: Path) -> None:
+def test_packed_graphs_are_those_of_the_file(file, tmp_path):
     packed = pack(SPEC, file, tmp_path / "cache")
     adapter = SPEC.make()
     whole = read_records(adapter, file, adapter.records(file))
@@ -117,9 +111,7 @@ def test_packed_graphs_are_those_of_the_file(file: Path, tmp_path: Path) -> None
     validate(packed.dag)
 
 
-def test_the_second_time_nothing_is_read(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_time_nothing_is_read(file, tmp_path, monkeypatch):
     first = pack(SPEC, file, tmp_path / "cache")
     forbid_reading(monkeypatch)
     second = pack(SPEC, file, tmp_path / "cache", on_error="skip")
@@ -132,7 +124,7 @@ def copies(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def test_a_copy_is_stored_and_nothing_beside_the_input(file: Path, tmp_path: Path) -> None:
+def test_a_copy_is_stored_and_nothing_beside_the_input(file, tmp_path):
     packed = pack(SPEC, file, tmp_path / "cache")
     assert copies(tmp_path / "cache") == [packed.stored]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "f.txt"]
@@ -144,14 +136,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_stored_bytes_do_not_depend_on_the_processes(file: Path, tmp_path: Path) -> None:
+def test_the_stored_bytes_do_not_depend_on_the_processes(file, tmp_path):
     one, other = (pack(SPEC, file, tmp_path / str(n), num_workers=n).stored for n in (0, 2))
     assert contents(one) == contents(other)
 
 
-def test_a_changed_file_is_read_again_and_takes_the_place_of_the_old_copy(
-    file: Path, tmp_path: Path
-) -> None:
+def test_a_changed_file_is_read_again_and_takes_the_place_of_the_old_copy(file, tmp_path):
     (tmp_path / "cache" / "f-of-mine.graphs").mkdir(parents=True)  # the user's own
     before = pack(SPEC, file, tmp_path / "cache")
     times = file.stat()
@@ -167,9 +157,7 @@ def test_a_changed_file_is_read_again_and_takes_the_place_of_the_old_copy(
     validate(before.dag)
 
 
-def test_other_code_or_libraries_read_again(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_or_libraries_read_again(file, tmp_path, monkeypatch):
     names = [pack(SPEC, file, tmp_path / "cache").stored]
     for place, value in (
         (f"{content_key.__name__}._code_hash", lambda module: "other"),
@@ -183,9 +171,7 @@ def test_other_code_or_libraries_read_again(
 
 @pytest.mark.parametrize("name", ["manifest.json", "0.npy", "7.npy"])
 @pytest.mark.parametrize("bad", [b"", b"no numbers at all", None])
-def test_a_damaged_copy_is_made_anew(
-    name: str, bad: bytes | None, file: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_copy_is_made_anew(name, bad, file, tmp_path):
     packed = pack(SPEC, file, tmp_path / "cache")
     good = contents(packed.stored)
     path = packed.stored / name
@@ -195,9 +181,7 @@ def test_a_damaged_copy_is_made_anew(
     assert contents(packed.stored) == good
 
 
-def test_skipped_records_are_kept_with_their_reasons(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_records_are_kept_with_their_reasons(file, tmp_path, monkeypatch):
     spoil(file)
     pack(SPEC, file, tmp_path / "cache", on_error="skip")
     forbid_reading(monkeypatch)
@@ -211,21 +195,7 @@ def test_skipped_records_are_kept_with_their_reasons(
         pack(SPEC, file, tmp_path / "cache", on_error="raise")
 
 
-def test_a_cache_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written(file, tmp_path):
     (tmp_path / "taken").touch()
     with pytest.raises(DataError, match=r"taken: nothing can be stored there .*data\.cache_dir"):
         pack(SPEC, file, tmp_path / "taken")
-
-
-def test_the_files_of_a_folder_count(tmp_path: Path) -> None:
-    folder = tmp_path / "pairs"
-    folder.mkdir()
-    for side in "ab":
-        (folder / f"{side}.toks").write_text("a b\n")
-        (folder / f"{side}.parents").write_text("2 0\n")
-        (folder / f"{side}.rels").write_text("det root\n")
-    first = pack(AdapterSpec("pairs"), folder, tmp_path / "cache")
-    (folder / "b.rels").write_text("amod root\n")
-    second = pack(AdapterSpec("pairs"), folder, tmp_path / "cache")
-    assert first.content != second.content
-    assert second.dag.strings("inputs", "deprel") == ["det", "amod"]

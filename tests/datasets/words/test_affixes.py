@@ -7,7 +7,7 @@ import pytest
 from graphfold.datasets.words.word_features import BUCKETS, NUM_CODES, character_codes, shape
 
 
-def test_alike_words_share_the_codes_of_what_they_share() -> None:
+def test_alike_words_share_the_codes_of_what_they_share():
     walking, talking, short, upper = character_codes(["walking", "talking", "is", "Walking"])
     assert len(walking) == NUM_CODES
     shared = (walking == talking).tolist()
@@ -22,5 +22,5 @@ def test_alike_words_share_the_codes_of_what_they_share() -> None:
     ("word", "expected"),
     [("Covid-19", "Xx-d"), ("USA", "X"), ("...", "."), ("naïve", "x"), ("٣", "d"), ("", "")],
 )
-def test_the_shape_tells_capitals_digits_and_signs(word: str, expected: str) -> None:
+def test_the_shape_tells_capitals_digits_and_signs(word, expected):
     assert shape(word) == expected
