@@ -210,10 +210,11 @@ def test_broken_off_it_leaves_what_was_there(form, numbers, table, tmp_path, mon
         return plan(self, *args)
 
     monkeypatch.setattr(Predictor, "plan", plan_or_stop)
-    out = tmp_path / f"p.{form}"
+    out = tmp_path / "out" / f"p.{form}"
+    out.parent.mkdir()
     out.write_text("before")
-    assert run("predict", numbers, table, "--output", out) == 1
-    assert outputs(tmp_path) == [out.name]
+    assert run("predict", numbers, table, "--output", out, "--batch-size", "100") == 1
+    assert outputs(out.parent) == [out.name]
     assert out.read_text() == "before"
 
 
@@ -262,7 +263,7 @@ def test_a_damaged_input_is_named(form, place, numbers, tmp_path, capsys):
 def test_a_reader_that_goes_is_no_crash(numbers, tmp_path):
     """With more rows than a pipe holds."""
     long = tmp_path / "many.csv"
-    long.write_text("smiles\n" + "CCO\n" * 20_000)
+    long.write_text("smiles\n" + "CCO\n" * 5_000)
     command = ["bash", "-o", "pipefail", "-c"]
     predict = '"$0" -m graphfold predict "$1" "$2"'
     words = [sys.executable, str(numbers), str(long)]

@@ -16,7 +16,6 @@ from graphfold.datasets.splits.split_records import (
     labels_of,
     split_records,
 )
-from graphfold.datasets.splits.split_ways import GROUPINGS, group_keys
 from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.errors import ConfigError
 
@@ -80,19 +79,6 @@ def test_measurements_are_no_labels(tmp_path):
     assert labels_of(dag, "z").tolist() == [0, 1, 1]
     with pytest.raises(ConfigError, match=r"stratify_by=y holds measurements, not labels\. Name a"):
         labels_of(dag, "y")
-
-
-@pytest.mark.parametrize("groups", GROUPINGS)
-@pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
-def test_groups_stay_together(molecules, method, groups):
-    folds = 3 if "kfold" in method else 5
-    parts = (0.5, 0.25, 0.25)
-    settings = DataSettings(split=method, fractions=parts, groups=groups, num_folds=folds)
-    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
-    keys = group_keys(molecules, groups)
-    assert keys is not None
-    parts = [{keys[k] for k in split.part(part).tolist()} for part in ("train", "val", "test")]
-    assert sum(map(len, parts)) == len(set(keys)) > 3
 
 
 def test_groups_that_cannot_be(dag):
