@@ -32,10 +32,6 @@ def test_graphs_equal_themselves_put_together_again(dag):
     assert equal(dag, collate(split(dag)))
 
 
-def test_missing_values_are_equal():
-    assert equal(chain(["a", None]), chain(["a", None]))
-
-
 def test_codes_of_strings_do_not_count():
     dag = chain(["a", "b", None])
     other = recode(dag, {("type:word", "form"): ("z", "b", "a")})

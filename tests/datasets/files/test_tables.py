@@ -2,10 +2,8 @@ import csv
 import gzip
 import io
 import itertools
-import random
 import tracemalloc
 from datetime import date
-from pathlib import Path
 
 import pyarrow
 import pytest
@@ -213,45 +211,6 @@ def test_parquet_values_become_text(tmp_path):
     ]
     with pytest.raises(DataError, match=r"data\.parquet: no column 'Y' among .* mean 'y'\?"):
         made.find(["Y"], "data.x")
-
-
-SDF = (
-    "x\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + "    0.0000" * 3 + " C   0\nM  END\n$$$$\n"
-)
-
-
-def kinds_of_files(folder):
-    """Name -> content of a small file of every kind."""
-    columns = {"smiles": ["CCO", "C"] * 20, "day": [date(2020, 1, 2)] * 40, "y": [0.5] * 40}
-    for compression in ("none", "snappy"):
-        path = folder / f"{compression}.parquet"
-        parquet.write_table(
-            pyarrow.table(columns), path, compression=compression, use_dictionary=False
-        )
-        yield path.name, path.read_bytes()
-    for name, text in (("a.csv", TEXT * 20), ("a.smi", "CCO x\n" * 40), ("a.sdf", SDF * 20)):
-        yield name, text.encode()
-        yield f"{name}.gz", gzip.compress(text.encode())
-
-
-def test_whatever_is_damaged_the_error_names_the_file(tmp_path):
-    rng = random.Random(1)
-    (tmp_path / "whole").mkdir()
-    errors = []
-    for name, content in kinds_of_files(tmp_path / "whole"):
-        for _ in range(60):
-            damaged = bytearray(content)
-            for _ in range(rng.randint(1, 8)):
-                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-            path = tmp_path / name
-            path.write_bytes(damaged[: rng.choice([None, rng.randrange(len(damaged))])])
-            try:
-                rows(open_table(path))
-            except DataError as error:
-                errors.append((str(path), error.message))
-    assert all(path in message for path, message in errors)
-    kinds = {Path(path).name for path, _ in errors}
-    assert {"none.parquet", "snappy.parquet", "a.csv.gz", "a.smi.gz", "a.sdf.gz"} <= kinds
 
 
 @pytest.mark.parametrize("kind", ["csv", "smi", "parquet"])

@@ -52,12 +52,6 @@ def test_other_counts_are_those_of_rdkit(name, generator):
     np.testing.assert_array_equal(values, generator.GetCountFingerprintAsNumPy(ASPIRIN))
 
 
-def test_counts_end_at_255():
-    values = Descriptors(["morgan"]).values(Chem.MolFromSmiles("C" * 400))["morgan"]
-    assert values.dtype == np.uint8
-    assert values.max() == 255
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -131,13 +131,6 @@ def test_an_absent_file_is_refused(folder, name):
         read(PairsAdapter(), folder)
 
 
-def test_a_folder_is_needed(folder, tmp_path):
-    with pytest.raises(DataError, match=r"a\.toks: is a file, not a folder"):
-        read(PairsAdapter(), folder / "a.toks")
-    with pytest.raises(DataError, match="absent: no such folder"):
-        read(PairsAdapter(), tmp_path / "absent")
-
-
 def test_the_scores_of_sick_are_those_of_its_published_table(data_root):
     folder = corpus_folder(data_root, "sick") / "parsed" / "dev"
     dag = read(PairsAdapter(), folder).dag
@@ -154,3 +147,17 @@ def test_the_scores_of_sick_are_those_of_its_published_table(data_root):
         published[number] = float(score)
     ids = dag.strings("graph", "pair_id")
     assert scores.tolist() == pytest.approx([published[number] for number in ids])
+
+
+def test_a_folder_is_needed(folder, tmp_path):
+    with pytest.raises(DataError, match=r"a\.toks: is a file, not a folder"):
+        read(PairsAdapter(), folder / "a.toks")
+    with pytest.raises(DataError, match="absent: no such folder"):
+        read(PairsAdapter(), tmp_path / "absent")
+
+
+def test_empty_files_are_refused(folder):
+    for name in FILES:
+        (folder / name).write_text("")
+    with pytest.raises(DataError, match="holds no pairs"):
+        read(PairsAdapter(), folder)
