@@ -18,7 +18,7 @@ def arguments(name: str) -> list[str]:
     return [rest for instruction, rest in INSTRUCTIONS if instruction == name]
 
 
-def test_what_is_copied_is_in_the_context() -> None:
+def test_what_is_copied_is_in_the_context():
     let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line[0] == "!"]
     sources = [word for rest in arguments("COPY") for word in shlex.split(rest)[:-1]]
     assert sources
@@ -28,7 +28,7 @@ def test_what_is_copied_is_in_the_context() -> None:
     assert sorted(let_in) == sorted(str(Path(source)) for source in sources)
 
 
-def test_the_build_has_all_that_the_wheel_needs() -> None:
+def test_the_build_has_all_that_the_wheel_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*wheel["only-include"], "hatch_build.py", "pyproject.toml", "README.md", "LICENSE"}
@@ -41,7 +41,7 @@ def test_the_build_has_all_that_the_wheel_needs() -> None:
         assert re.split("[>=]", tool)[0] in installed
 
 
-def test_it_runs_the_command_without_rights_of_root() -> None:
+def test_it_runs_the_command_without_rights_of_root():
     assert arguments("ENTRYPOINT") == ['["graphfold"]']
     assert arguments("USER") == ["1000"]
     installed = " ".join(arguments("RUN"))

@@ -13,7 +13,7 @@ from graphfold.commands.loading import loading
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
-def test_the_collector_is_off_within_and_as_before_afterwards(was_enabled: bool) -> None:
+def test_the_collector_is_off_within_and_as_before_afterwards(was_enabled):
     frozen = gc.get_freeze_count()
     try:
         (gc.enable if was_enabled else gc.disable)()
@@ -25,7 +25,7 @@ def test_the_collector_is_off_within_and_as_before_afterwards(was_enabled: bool)
     assert gc.get_freeze_count() == frozen  # nothing had to be loaded
 
 
-def test_what_is_loaded_first_is_passed_over_from_then_on() -> None:
+def test_what_is_loaded_first_is_passed_over_from_then_on():
     code = (
         "import gc\n"
         "from graphfold.commands.loading import loading\n"
@@ -39,17 +39,7 @@ def test_what_is_loaded_first_is_passed_over_from_then_on() -> None:
     assert is_enabled == "True"
 
 
-def test_importing_graphfold_loads_no_library_of_a_part() -> None:
-    code = (
-        "import sys, graphfold, graphfold.batching, graphfold.recipe\n"
-        "heavy = ('sklearn', 'pandas', 'lightning', 'ray', 'matplotlib')\n"
-        "print({*sys.modules} & {*heavy})"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "set()\n"
-
-
-def test_a_part_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_without_its_library_says_what_to_install(monkeypatch):
     library, message = "sklearn", "graphfold.sklearn needs scikit-learn 1.6 or newer"
     for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
         monkeypatch.delitem(sys.modules, name)  # an earlier test has loaded it

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         (object(), Any),
     ],
 )
-def test_fitting_values(value: object, hint: object) -> None:
+def test_fitting_values(value, hint):
     assert fits(value, hint)
 
 
@@ -79,12 +79,12 @@ def test_fitting_values(value: object, hint: object) -> None:
         (1, Literal["auto"] | bool, "one of auto or true or false"),
     ],
 )
-def test_values_that_do_not_fit(value: object, hint: object, words: str) -> None:
+def test_values_that_do_not_fit(value, hint, words):
     assert not fits(value, hint)
     assert describe(hint) == words
 
 
-def test_an_option_without_default_is_needed() -> None:
+def test_an_option_without_default_is_needed():
     def call(size: int, *rest: int, name: str = "", **more: int) -> None: ...
 
     assert list(parameters(call)) == ["size", "name"]
@@ -92,7 +92,7 @@ def test_an_option_without_default_is_needed() -> None:
     assert option_faults("it", call, {"size": 1}) == []
 
 
-def test_hints_that_only_a_type_checker_sees_fit_anything() -> None:
+def test_hints_that_only_a_type_checker_sees_fit_anything():
     def call(price: Decimal) -> None: ...
 
     assert option_faults("it", call, {"price": "x"}) == []
@@ -115,7 +115,7 @@ class Plan:
     further: Sequence[Step] | None = None
 
 
-def test_sections_become_objects_and_null_is_their_default() -> None:
+def test_sections_become_objects_and_null_is_their_default():
     given = {"node": {"target": "x", "more": 1}, "step": None, "further": [{"count": 2}]}
     assert read_section(Plan, given) == Plan({"target": "x", "more": 1}, Step(1), (Step(2),))  # type: ignore[typeddict-unknown-key]
 
@@ -141,7 +141,7 @@ def test_sections_become_objects_and_null_is_their_default() -> None:
         ({"further": [{"count": 1}, 3]}, "plan.further[1] is 3, but it must be a mapping."),
     ],
 )
-def test_faults_of_sections_name_their_place(values: dict[str, Any], message: str) -> None:
+def test_faults_of_sections_name_their_place(values, message):
     whole = {"node": {"target": "x"}, **values} if values else values
     with pytest.raises(ConfigError) as caught:
         read_section(Plan, whole, "plan")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphfold import batching
 from graphfold.errors import ConfigError
-from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, POLICIES, Registry, import_part
+from graphfold.registry import CELLS, HEADS, Registry
 
 TOOLS = Registry("tool", "tool=NAME", {"saw": "own_tools:Saw", "axe": "own_tools:Axe"})
 MADE = Registry("tool", "tool=NAME", TOOLS.paths, base="own_tools:Tool")
@@ -45,19 +44,14 @@ def own_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def test_a_part_is_found_by_its_name_and_by_its_path() -> None:
+def test_a_part_is_found_by_its_name_and_by_its_path():
     import own_tools  # type: ignore[import-not-found]
 
     assert MADE.find("saw") is own_tools.Saw
     assert MADE.find("own_tools.Axe") is MADE.find("own_tools:Axe") is own_tools.Axe
 
 
-def test_names_of_a_table_import_nothing() -> None:
-    assert list(MADE.names()) == ["saw", "axe"]
-    assert "own_tools" not in sys.modules
-
-
-def test_a_home_has_its_public_parts_of_that_kind() -> None:
+def test_a_home_has_its_public_parts_of_that_kind():
     assert VALUES.names() == {"blade": "own_tools:blade"}
     assert {"RegressionHead", "QuantileHead"} <= HEADS.names().keys()
     assert "GCNCell" in CELLS.names()
@@ -82,36 +76,19 @@ def test_a_home_has_its_public_parts_of_that_kind() -> None:
         (MADE, "own_tools.", "'own_tools.' is no dotted path"),
     ],
 )
-def test_a_wrong_name_is_told(registry: Registry, name: str, message: str) -> None:
+def test_a_wrong_name_is_told(registry, name, message):
     with pytest.raises(ConfigError, match=message):
         registry.find(name)
 
 
-def test_a_message_names_the_setting() -> None:
+def test_a_message_names_the_setting():
     with pytest.raises(ConfigError, match="^data.split=own_tools.cut: own_tools has no 'cut'"):
         TOOLS.find("own_tools.cut", "data.split=own_tools.cut")
 
 
-def test_the_package_of_a_name_is_that_out_of_graphfold() -> None:
+def test_the_package_of_a_name_is_that_out_of_graphfold():
     assert MADE.package("saw") == "own_tools"
     assert MADE.package("my.tools.Hammer") == "my"
     assert HEADS.package("graphfold.layers.RegressionHead") is None
     assert HEADS.package("RegressionHead") is None
     assert MADE.package("hammer") is None
-
-
-def test_summaries_are_first_lines() -> None:
-    own = Registry("metric", "", {"error": "graphfold.metrics.regression:rmse"})
-    assert own.summaries() == {"error": METRICS["regression"].find("rmse").description}
-    assert MADE.summaries() == {"saw": "own_tools:Saw", "axe": "own_tools:Axe"}
-    readers = ADAPTERS.summaries()
-    assert readers["smiles"].endswith(".")
-    assert "\n" not in readers["smiles"]
-
-
-def test_an_attribute_of_a_module_is_imported() -> None:
-    assert import_part("pathlib.Path", "here") is Path
-
-
-def test_the_policies_of_the_engine_are_registered() -> None:
-    assert {name: POLICIES.find(name) for name in POLICIES.names()} == dict(batching.POLICIES)

@@ -23,9 +23,7 @@ class Clock:
         return done
 
 
-def test_a_log_has_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_has_a_line_now_and_then(monkeypatch, capsys):
     clock = Clock(monkeypatch, 1.0)
     assert clock.work(100, count=lambda _: 20, total=2000) == list(range(100))
     out, err = capsys.readouterr()
@@ -35,16 +33,12 @@ def test_a_log_has_a_line_now_and_then(
     ]
 
 
-def test_short_work_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_short_work_says_nothing(monkeypatch, capsys):
     Clock(monkeypatch, 0.01).work(400)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_has_a_bar_that_goes_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_terminal_has_a_bar_that_goes_away(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress, "_QUIET", 1e9)
     assert list(progress.shown(range(3), "working")) == [0, 1, 2]
@@ -55,9 +49,7 @@ def test_a_terminal_has_a_bar_that_goes_away(
     assert "3 of 3 records" in capsys.readouterr().err
 
 
-def test_a_process_that_shares_the_work_of_another_one_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_process_that_shares_the_work_of_another_one_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(progress.multiprocessing, "parent_process", lambda: object())
     assert Clock(monkeypatch, 10.0).work(100) == list(range(100))
     assert capsys.readouterr().err == ""

@@ -37,18 +37,13 @@ def targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", makefile, flags=re.M))
 
 
-def test_the_readme_shows_code_and_commands() -> None:
+def test_the_readme_shows_code_and_commands():
     assert blocks(ROOT / "README.md", "python")
     assert commands(ROOT / "README.md")
 
 
 @pytest.mark.parametrize("block", blocks(ROOT / "README.md", "python"))
-def test_readme_block_runs(
-    block: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_readme_block_runs(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {"__name__": "readme"})  # warnings are errors
     promised = re.findall(r"print\(.*\)\s*# (.*)", block)
@@ -56,7 +51,7 @@ def test_readme_block_runs(
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_commands_exist(path: Path) -> None:
+def test_commands_exist(path):
     for program, *arguments in commands(path):
         if program == "graphfold":
             assert arguments[0] in COMMANDS, arguments
@@ -67,7 +62,7 @@ def test_commands_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_groups_of_the_config_exist(path: Path) -> None:
+def test_groups_of_the_config_exist(path):
     # With a folder of one's own the names are one's own.
     lines = [line for line in commands(path) if "--config-dir" not in line]
     for word in (word for line in lines for word in line):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,7 @@ from benchmarks.accuracy import table
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script with two rows, and a stand-in for a run, whose error is seed / 10."""
+    """The script with two rows; a stand-in for each run has the error seed / 10."""
     rows = (
         table.Row("a", "random", "net", ("rmse",), "experiment=net", "other 0.5"),
         table.Row("b", "g", "forest", ("roc_auc", "rmse"), "experiment=f", variants=("v=1", "v=2")),
@@ -37,7 +36,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return table
 
 
-def test_the_table_stands_between_the_marks_of_the_page(script: ModuleType, tmp_path: Path) -> None:
+def test_the_table_stands_between_the_marks_of_the_page(script, tmp_path):
     page, results = tmp_path / "page.md", tmp_path / "results.json"
     page.write_text(f"before\n{script.BEGIN}\nold\n{script.END}\nafter\n")
     words = ["molecules", "--page", str(page), "--results", str(results)]
@@ -58,7 +57,7 @@ def test_the_table_stands_between_the_marks_of_the_page(script: ModuleType, tmp_
     ]
 
 
-def test_what_is_not_measured_is_said(script: ModuleType, tmp_path: Path) -> None:
+def test_what_is_not_measured_is_said(script, tmp_path):
     results = tmp_path / "results.json"
     results.write_text(json.dumps({"runs": []}))
     page = tmp_path / "page.md"

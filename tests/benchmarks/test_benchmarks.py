@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from thinned import thinned
 from training.tiny_runs import MOLECULES, write_corpora
 
-from benchmarks import measure, molecules, train, treefc, trees
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks import measure, molecules, train, trees
+from benchmarks.__main__ import main
 from benchmarks.baselines.molecule_models import has_chemprop, has_geometric
-from benchmarks.measure import Settings
 from graphfold.batching.native.library import why_missing
-from graphfold.errors import ConfigError
 
 Rows = list[dict[str, Any]]
 Bench = Callable[..., Rows]
@@ -83,7 +79,7 @@ def variants(rows: Rows, **where: Any) -> list[str]:
     return [r["variant"] for r in rows if all(r[key] == value for key, value in where.items())]
 
 
-def test_treefc(bench: Bench) -> None:
+def test_treefc(bench):
     rows = bench("treefc", "--batch-size", "1,9", "--hidden-size", "4", data=False)
     baselines = ["level_loop", "one_by_one", "product_floor"]
     for phase in ("train", "inference"):
@@ -94,7 +90,7 @@ def test_treefc(bench: Bench) -> None:
     assert {row["computes"] for row in rows} == {"every node"}
 
 
-def test_sst(bench: Bench) -> None:
+def test_sst(bench):
     rows = bench("sst", "--batch-size", "8", "--hidden-size", "4")
     floors = ["product_floor", "product_floor_every_node"]
     names = [*OWN, "every_node", "cat_levels", "one_by_one", *floors]
@@ -104,7 +100,7 @@ def test_sst(bench: Bench) -> None:
     assert shared == {*OWN, "product_floor"}
 
 
-def test_trees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees(bench, monkeypatch):
     few = {"rntn": trees.SST, "relation_tree_lstm": trees.UD}
     assert few.items() <= trees.MODELS.items()
     monkeypatch.setattr(trees, "MODELS", few)
@@ -115,14 +111,14 @@ def test_trees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(row["examples_per_second"] > 0 for row in rows)
 
 
-def test_sequence(bench: Bench) -> None:
+def test_sequence(bench):
     rows = bench("sequence", "--batch-size", "5", "--hidden-size", "6")
     names = [*OWN, "cat_levels", "packed_lstm", "one_by_one", "product_floor"]
     assert variants(rows, phase="train") == variants(rows, phase="inference") == names
 
 
 @pytest.mark.slow
-def test_molecules(bench: Bench) -> None:
+def test_molecules(bench):
     rows = bench("molecules", "--batch-size", "4", "--hidden-size", "8")
     pyg = ["pyg"] if has_geometric() else []
     for shape in molecules.SHAPES:
@@ -136,53 +132,14 @@ def test_molecules(bench: Bench) -> None:
     assert shared == {*OWN, "product_floor"}
 
 
-@pytest.mark.parametrize(
-    ("name", "shapes"),
-    thinned(
-        [("treefc", "random"), ("trees", "tree_rnn"), ("molecules", "gat,gcn")],
-        [("treefc", "random")],
-    ),
-)
-def test_chosen_shapes(name: str, shapes: str, bench: Bench) -> None:
-    sizes = ["--batch-size", "4", "--hidden-size", "4"]
-    rows = bench(name, "--shape", shapes, *sizes, data=name != "treefc")
-    assert {row["shape"] for row in rows} == set(shapes.split(","))
-
-
-def test_shapes_are_in_the_order_of_the_benchmark() -> None:
-    settings = Settings(shapes=("gcn", "dmpnn"))
-    assert settings.chosen(molecules.SHAPES) == ["dmpnn", "gcn"]
-    assert Settings().chosen(molecules.SHAPES) == [*molecules.SHAPES]
-
-
-def test_what_was_measured_is_written_if_the_rest_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rows(settings: Settings) -> Iterator[measure.Row]:
-        yield replace(settings.row("treefc", 1, 4), variant="graphfold", examples_per_second=1.0)
-        raise ConfigError("the rest failed.")
-
-    monkeypatch.setattr(treefc, "rows", rows)
-    path = tmp_path / "rows.json"
-    assert run("treefc", "--json", str(path)) == 2
-    assert [row["variant"] for row in json.loads(path.read_text())] == ["graphfold"]
-
-
-def test_train(bench: Bench) -> None:
+def test_train(bench):
     rows = bench("train", "--batch-size", "4", "--hidden-size", "4", "logger=none")
     assert variants(rows) == [*OWN, "with_loader", "graphfold_train"]
 
 
-def test_predict(bench: Bench) -> None:
+def test_predict(bench):
     rows = bench("predict", "--hidden-size", "4")
     assert variants(rows, phase="inference", batch_size=1) == [*OWN, "from_graph", "planned"]
-
-
-def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        run("--help")
-    text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in BENCHMARKS)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +161,7 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         ("sst data.rooot=x", r"no key 'data\.rooot'.*Did you mean 'data\.root'\?"),
     ],
 )
-def test_wrong_use(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use(words, message, capsys):
     assert run(*words.split()) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
@@ -212,20 +169,6 @@ def test_wrong_use(words: str, message: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_gpu_is_said(capsys):
     assert run("sst", "--device", "cuda") == 2
     assert "there is no CUDA device" in capsys.readouterr().err
-
-
-def test_another_model_is_no_benchmark_sst(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = [f"data.root={root}", f"data.cache_dir={root / 'cache'}", "model=tree_rnn"]
-    assert run("sst", *settings) == 2
-    assert "one cell for words and one for phrases" in capsys.readouterr().err
-
-
-def test_a_config_of_ones_own_is_measured(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "optimizer").mkdir()
-    own = "_target_: torch.optim.SGD\n_partial_: true\nlr: 0.1\n"
-    (tmp_path / "optimizer" / "mine.yaml").write_text(own)
-    sizes = ["--batch-size", "4", "--hidden-size", "4"]
-    assert bench("train", *sizes, "--config-dir", str(tmp_path), "optimizer=mine", "logger=none")

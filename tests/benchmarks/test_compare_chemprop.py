@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,11 +24,7 @@ with open(output / "model_0" / "test_predictions.csv", "w") as file:
 """
 
 
-def test_both_have_the_same_split(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_both_have_the_same_split(tmp_path, monkeypatch, capsys):
     (tmp_path / "esol").mkdir()
     target = "measured log solubility in mols per litre"
     molecules = ["C" * n for n in range(1, 21)]
@@ -57,6 +52,6 @@ def test_both_have_the_same_split(
     assert capsys.readouterr().out.splitlines()[-1] == first
 
 
-def test_a_program_that_fails_is_named(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_named(tmp_path):
     with pytest.raises(SystemExit, match=r"-c fail failed; see .*output\.txt"):
         comparison.timed([sys.executable, "-c", "fail"], tmp_path)

@@ -13,7 +13,7 @@ import torch
 from training.tiny_runs import write_corpora
 
 from benchmarks import machine
-from benchmarks.machine import FLAGS, NATIVE, VARIABLES, keep_to
+from benchmarks.machine import FLAGS, VARIABLES, keep_to
 from graphfold.errors import ConfigError
 
 has_avx2 = pytest.mark.skipif(
@@ -23,16 +23,14 @@ has_avx2 = pytest.mark.skipif(
 
 
 def cpu_with(flags: set[str], folder: Path) -> Path:
-    """What Linux says of a CPU with some flags."""
+    """A stand-in for /proc/cpuinfo of a CPU with these flags."""
     path = folder / "cpuinfo"
     path.write_text(f"processor : 0\nmodel name : a CPU\nflags\t\t: fpu {' '.join(flags)}\n\n")
     return path
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_missing_instructions_are_named(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_instructions_are_named(name, tmp_path, monkeypatch):
     before = dict(os.environ)
     monkeypatch.setattr(machine, "CPU_INFO", cpu_with(FLAGS[name] - {"fma"}, tmp_path))
     with pytest.raises(ConfigError, match=f"--isa is '{name}', but this CPU does not have fma"):
@@ -43,26 +41,8 @@ def test_missing_instructions_are_named(
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("name", VARIABLES)
-def test_it_is_too_late_once_torch_is_loaded(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = dict(os.environ)
-    monkeypatch.setattr(machine, "CPU_INFO", cpu_with(FLAGS[name], tmp_path))
-    with pytest.raises(ConfigError, match="torch is loaded already"):
-        keep_to(name)
-    assert dict(os.environ) == before
-
-
-def test_native_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dict(os.environ)
-    monkeypatch.setattr(machine, "CPU_INFO", tmp_path / "nowhere")
-    keep_to(NATIVE)
-    assert dict(os.environ) == before
-
-
 @has_avx2
-def test_rows_of_the_command_say_what_torch_uses(tmp_path: Path) -> None:
+def test_rows_of_the_command_say_what_torch_uses(tmp_path):
     root, path = write_corpora(tmp_path / "data"), tmp_path / "rows.json"
     words = ["predict", "--isa", "avx2", "--hidden-size", "4", "--json", str(path)]
     settings = [f"data.root={root}", f"data.cache_dir={tmp_path}/cache"]

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from thinned import thinned
 from torch import nn
 from training.tiny_runs import write_corpora
 
 from benchmarks import molecules
-from benchmarks.baselines.molecule_models import Parts, has_chemprop
+from benchmarks.baselines.molecule_models import Parts
 from benchmarks.baselines.molecule_tensors import (
     OneHot,
     atom_columns,
@@ -31,21 +30,7 @@ def experiment(root: Path, shape: str) -> Experiment:
     return load_experiment([*molecules.SHAPES[shape], "model.hidden_size=8", *settings])
 
 
-#: One that both libraries have, one that one of them has, and those that neither has.
-KINDS = ("dmpnn", "gcn", "weave", "fragments")
-
-
-@pytest.mark.parametrize("shape", thinned(molecules.SHAPES, KINDS))
-def test_other_libraries_are_variants_where_they_are_installed(shape: str, root: Path) -> None:
-    pytest.importorskip("torch_geometric", reason="PyTorch Geometric is not installed")
-    found = experiment(root, shape)
-    others = ["pyg", "chemprop"] if shape == "dmpnn" and has_chemprop() else ["pyg"]
-    others = [] if shape == "weave" else others  # which PyTorch Geometric does not have
-    names = list(molecules.make_variants(found, found.batches(1)))
-    assert names[names.index("every_node") + 1 :] == ([] if shape == "fragments" else others)
-
-
-def test_one_hot_features_and_a_linear_layer_are_the_encoder(root: Path) -> None:
+def test_one_hot_features_and_a_linear_layer_are_the_encoder(root):
     found = experiment(root, "gine")
     (batch,) = found.batches(1)
     atoms, bonds = OneHot([atom_columns(batch.dag)]), OneHot([bond_columns(batch.dag)])

@@ -15,14 +15,11 @@ from training.tiny_runs import MOLECULES, write_corpora
 
 from benchmarks import molecules, sequence, sst, treefc
 from benchmarks.experiment import Experiment, load_experiment
-from benchmarks.treefc import NODE, make_trees
-from benchmarks.variants import Product, ProductFloor, group_sizes
-from graphfold.batching import Batch, Up, build_schedule
+from benchmarks.treefc import make_trees
+from benchmarks.variants import Product, ProductFloor
+from graphfold.batching import Batch, build_schedule
 from graphfold.batching.native import linear
-from graphfold.batching.native.library import why_missing
 from graphfold.layers import NaryTreeLSTMCell
-
-HAS_NATIVE = why_missing(torch.float32) is None
 
 
 @pytest.fixture(autouse=True)
@@ -70,29 +67,22 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experiment(root: Path, *overrides: str) -> Experiment:
-    """A tiny model whose cells run as they are, with products of torch."""
+    """A tiny model with cells that are not compiled, with products of torch."""
     settings = [f"data.root={root}", f"data.cache_dir={root}/cache", "data.batch_size=9"]
     return load_experiment([*overrides, "model.hidden_size=8", "model.fuse=false", *settings])
 
 
-def test_forward_and_backward_take_the_products_of_linear_layers() -> None:
+def test_forward_and_backward_take_the_products_of_linear_layers():
     weight, frozen = torch.randn(5, 3), torch.randn(2, 4)
     floor = ProductFloor([Product(weight, [7, 1, 2]), Product(frozen, [6], needs_input_grad=False)])
     assert flops(floor, "inference") == 2 * (10 * 5 * 3 + 6 * 2 * 4)
     assert flops(floor, "train") == 2 * (3 * 10 * 5 * 3 + 2 * 6 * 2 * 4)
 
 
-def test_group_sizes_are_those_of_the_schedule() -> None:
-    dag = make_trees("random", 3)
-    sizes = group_sizes(Batch(dag, build_schedule(dag, [Up()])), NODE)
-    assert sum(sizes) == 3 * 127
-    assert len(sizes) == int(dag.depth.max())
-
-
 def require_floor(
     experiment: Experiment, floor_of: Callable[..., ProductFloor], share: bool
 ) -> ProductFloor:
-    """The floor of a plan, whose products are as many as those of the model."""
+    """The floor of a plan; checks that its products are as many as those of the model."""
     model, (first,) = experiment.model, experiment.batches(1)
     batch = Batch(first.dag, build_schedule(first.dag, model.passes, share=share))
     floor = floor_of(model, batch)
@@ -106,27 +96,14 @@ def require_floor(
     return floor
 
 
-def test_sst_has_the_products_of_the_plan_that_runs(root: Path) -> None:
+def test_sst_has_the_products_of_the_plan_that_runs(root):
     found = experiment(root, *sst.OVERRIDES)
     shared, every_node = (require_floor(found, sst.product_floor, share) for share in (True, False))
     assert flops(shared, "train") < flops(every_node, "train")
 
 
-def test_variants_of_sst_have_floors_of_their_own_plans(root: Path) -> None:
-    found = experiment(root, *sst.OVERRIDES)
-    variants = sst.make_variants(found, found.batches(1))
-    floors = sst.make_floors(found, variants)
-    assert list(floors) == ["product_floor", "product_floor_every_node"]
-    (shared,), (every_node,) = floors.values()
-    (batch,) = variants["graphfold"].batches
-    leaves, phrases, classifier = shared.rows
-    assert leaves < every_node.rows[0] == batch.dag.num_nodes_by_type[0]
-    assert phrases <= every_node.rows[1]
-    assert classifier == every_node.rows[2] == batch.dag.num_nodes
-
-
 @pytest.mark.parametrize("shape", molecules.OF_NODES)
-def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: str) -> None:
+def test_molecules_have_the_products_of_the_plan_that_runs(root, shape):
     found = experiment(root, *molecules.SHAPES[shape])
     every_node = require_floor(found, molecules.product_floor, share=False)
     (first,) = found.batches(1)
@@ -137,7 +114,7 @@ def test_molecules_have_the_products_of_the_plan_that_runs(root: Path, shape: st
 
 
 @pytest.mark.parametrize("phase", ["train", "inference"])
-def test_trees_and_sequences_have_the_products_of_their_plans(phase: str) -> None:
+def test_trees_and_sequences_have_the_products_of_their_plans(phase):
     model, dag = treefc.TreeFC(4), make_trees("random", 3)
     trees = treefc.make_variants(model, dag)["cat_levels"]
     floor = treefc.product_floor(model, trees.batches[0].batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,11 @@ from thinned import thinned
 from torch import nn
 from training.tiny_runs import MOLECULES, write_corpora
 
-from benchmarks import molecules, sequence, sst, treefc, variants
+from benchmarks import molecules, sequence, sst, treefc
 from benchmarks.baselines.loops import TreeLSTMLoop
 from benchmarks.experiment import load_experiment
-from benchmarks.variants import Variant, Way, count_operations, require_equal, ways_to_run
-from graphfold.dag import GraphBuilder, NodeType, Schema
-from graphfold.layers import LeafLSTMCell, NaryTreeLSTMCell
+from benchmarks.variants import Variant, count_operations, require_equal
+from graphfold.layers import NaryTreeLSTMCell
 
 DTYPES = (torch.float32, torch.float64)
 Made = Mapping[str, Variant]
@@ -77,9 +76,7 @@ IN_ONE = [(*benchmark, DTYPES[number % 2]) for number, benchmark in enumerate(FE
 
 
 @pytest.mark.parametrize(("make", "shape", "dtype"), thinned(IN_BOTH, IN_ONE))
-def test_all_variants_compute_the_same(
-    make: Callable[..., Made], shape: str, dtype: torch.dtype, root: Path
-) -> None:
+def test_all_variants_compute_the_same(make, shape, dtype, root):
     torch.manual_seed(0)
     made = make(root, dtype, shape)
     assert len(made) > 1
@@ -96,9 +93,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("make", "shape", "wrong"), thinned(WRONG, [*WRONG[:4:2], *WRONG[5::2]]))
-def test_a_variant_with_one_wrong_entry_is_refused(
-    make: Callable[..., Made], shape: str, wrong: str, root: Path
-) -> None:
+def test_a_variant_with_one_wrong_entry_is_refused(make, shape, wrong, root):
     made = dict(make(root, torch.float64, shape))
     name, right = list(made.items())[-1]
     entry = 0 if wrong == "outputs" else -1
@@ -116,42 +111,7 @@ def test_a_variant_with_one_wrong_entry_is_refused(
         require_equal(made)
 
 
-def test_nan_is_a_difference() -> None:
-    made = treefc.make_variants(treefc.TreeFC(4).double(), treefc.make_trees("random", 1))
-    broken = replace(
-        made["one_by_one"], in_order=lambda results: [result * float("nan") for result in results]
-    )
-    with pytest.raises(RuntimeError, match="by nan of its largest entry"):
-        require_equal({**made, "one_by_one": broken})
-
-
-def test_a_step_of_training_leads_all_variants_to_the_same_weights(root: Path) -> None:
-    made = of_molecules(root, torch.float64, "dmpnn")
-    before = made["graphfold"].parameters[0].detach().clone()
-    for variant in made.values():
-        variant.train()
-        assert variant.examples == 10
-    weights = [variant.parameters[0].detach() for variant in made.values()]
-    assert not torch.allclose(weights[0], before)
-    for weight in weights[1:]:
-        torch.testing.assert_close(weight, weights[0], rtol=1e-6, atol=1e-9)
-
-
-def test_the_ways_to_run_cells_are_variants(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = treefc.TreeFC(3).network
-    compiled = {"graphfold": Way(True), "untraced": Way(False)}
-    for first, more in (("native", {"torch": Way(True, "torch")}), ("torch", {})):
-        monkeypatch.setattr(variants, "runs_first", lambda *_, first=first: first)
-        for fuse in (True, None):
-            network.fuse = fuse
-            assert ways_to_run(network) == compiled | more
-        network.fuse = False
-        assert ways_to_run(network) == {"graphfold": Way(False)}
-    Way(True, "torch").set(network)
-    assert (network.fuse, network.backend) == (True, "torch")
-
-
-def test_operations_are_counted_without_views() -> None:
+def test_operations_are_counted_without_views():
     x = torch.ones(3, 3, requires_grad=True)
     assert count_operations(lambda: x.t().unsqueeze(0)) == 0
     assert count_operations(lambda: torch.add(x, x.t())) == 1
@@ -161,40 +121,7 @@ def test_operations_are_counted_without_views() -> None:
     assert count_operations(lambda: torch.autograd.grad((x * x).sum(), x)) == 6
 
 
-def test_the_torch_backend_needs_fewer_operations_than_cells_as_they_are() -> None:
-    made = treefc.make_variants(treefc.TreeFC(3), treefc.make_trees("random", 2))
-    for phase in ("train", "inference"):
-        counts = {name: count_operations(made[name].work(phase).function) for name in made}
-        assert counts["torch"] < 0.75 * counts["untraced"]
-
-
-def test_perfect_trees_are_batched_by_hand_as_well() -> None:
-    model = treefc.TreeFC(3)
-    perfect, other = (treefc.make_trees(shape, 2) for shape in ("identical", "random"))
-    assert int(perfect.depth.max()) == 7
-    assert "hand_batched" in treefc.make_variants(model, perfect)
-    assert "hand_batched" not in treefc.make_variants(model, other)
-
-
-def test_the_loop_over_nodes_is_the_paper_s_tree_lstm() -> None:
-    schema = Schema((NodeType("word", 0), NodeType("phrase", 2)))
-    builder = GraphBuilder(schema)
-    left, right = builder.nodes("word", 2)
-    builder.output(builder.node("phrase", [left, right]))
-    builder.finish()
-    leaf, inner = LeafLSTMCell(3, 2), NaryTreeLSTMCell(0, 2)
-    words = torch.randn(2, 3)
-    h = TreeLSTMLoop((1, inner), (0, leaf))(builder.build(), {0: words, 1: torch.empty(1, 0)})
-    i, o, u = leaf.from_x(words).chunk(3, dim=1)
-    c_below = torch.sigmoid(i) * torch.tanh(u)
-    h_below = torch.sigmoid(o) * torch.tanh(c_below)
-    f_left, f_right, i, o, u = inner.from_h(h_below.view(1, -1)).chunk(5, dim=1)
-    kept = torch.sigmoid(f_left) * c_below[0] + torch.sigmoid(f_right) * c_below[1]
-    c = torch.sigmoid(i) * torch.tanh(u) + kept
-    torch.testing.assert_close(h, torch.cat([h_below, torch.sigmoid(o) * torch.tanh(c)]))
-
-
-def test_a_chain_is_torch_s_lstm() -> None:
+def test_a_chain_is_torch_s_lstm():
     cell = NaryTreeLSTMCell(3, 4, arity=1)
     x = torch.randn(5, 3)
     h = TreeLSTMLoop((0, cell))(sequence.chain_graphs([5]), {0: x})

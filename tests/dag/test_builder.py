@@ -52,11 +52,6 @@ def test_columns_in_node_order_with_missing_values():
     assert (dag.place(0), dag.place(1)) == (("reviews.txt", 1), ("reviews.txt", 2))
 
 
-def test_every_space_has_as_many_rows_as_its_pointers_say():
-    dag = two_trees().build()
-    assert all(dag.num_rows(space) == dag.row_ptr(space)[-1] for space in SCHEMA.spaces())
-
-
 def test_what_is_finished_does_not_change_with_the_lists_it_came_from():
     builder, inputs = GraphBuilder(SCHEMA), [0]
     builder.node("word")
@@ -67,15 +62,6 @@ def test_what_is_finished_does_not_change_with_the_lists_it_came_from():
     builder.finish()
     inputs[0] = 99
     assert builder.build().input_index.tolist() == [0, 0, 0]
-
-
-def test_inputs_may_name_later_nodes_and_depth_is_known():
-    dag = two_trees().build()
-    assert dag.input_index.tolist() == [2, 3]
-    assert dag.depth.tolist() == [0, 1, 0, 0]
-    assert dag.output_index.tolist() == [0, 1]
-    assert dag.relations["next"].ptr.tolist() == [0, 0, 0, 0, 1]
-    assert dag.relations["next"].index.tolist() == [2]
 
 
 def test_relations_are_sorted_by_target_with_their_columns():
@@ -95,12 +81,6 @@ def test_discard_forgets_only_the_unfinished_graph():
     builder.discard()
     assert builder.num_nodes == 0
     assert builder.build().num_graphs == 2
-
-
-def test_no_graph_at_all_builds():
-    dag = GraphBuilder(SCHEMA).build()
-    validate(dag)
-    assert (dag.num_graphs, dag.num_nodes) == (0, 0)
 
 
 @pytest.mark.parametrize(

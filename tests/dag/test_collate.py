@@ -14,7 +14,6 @@ from graphfold.dag import (
     NodeType,
     Schema,
     collate,
-    recode,
     select,
     split,
     validate,
@@ -76,11 +75,6 @@ def test_collate_shares_dictionaries_and_files():
     assert [dag.place(i)[0] for i in range(3)] == ["x", "y", "x"]
 
 
-def test_recode_marks_unknown_strings_as_missing():
-    dag = recode(worded("b", "a", file="x"), {("type:word", "form"): ("a",)})
-    assert dag.features("word")["form"].tolist() == [-1, 0]
-
-
 def test_different_schemas_do_not_collate():
     with pytest.raises(SchemaError, match="different schemas"):
         collate([random_dag(1, 0), worded("a", file="x")])
@@ -99,10 +93,3 @@ def test_deep_and_wide_graphs_pickle_print_and_validate():
         assert equal(pickle.loads(pickle.dumps(dag)), dag)
         assert "1 graphs" in repr(dag)
     assert int(deep.depth.max()) == 10_000
-
-
-def test_moving_touches_every_tensor():
-    moved = random_dag(2, 0).to("meta")
-    assert moved.depth.device.type == moved.columns["inputs"]["weight"].device.type == "meta"
-    assert moved.relations["next"].index.device.type == "meta"
-    assert torch.empty(0, device="meta").device.type == "meta"

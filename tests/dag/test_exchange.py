@@ -45,29 +45,6 @@ def test_networkx_round_trip_with_absent_slots_and_relations(seed):
         assert equal(from_networkx(to_networkx(dag), MIXED), dag)
 
 
-def test_networkx_carries_names_units_and_missing_values():
-    first, second = split(molecules())
-    graph = to_networkx(second)
-    assert graph.nodes[2]["type"] == "atom"
-    assert graph.nodes[2]["number"] == 8
-    assert graph.graph["line"] == 3
-    assert equal(from_networkx(graph, MOLECULE), second)
-    assert to_networkx(first).graph["solubility"] == 0.5
-
-
-def test_networkx_takes_one_graph():
-    with pytest.raises(SchemaError, match="takes one graph, not 2"):
-        to_networkx(molecules())
-
-
-def test_networkx_with_a_cycle_of_inputs_is_refused():
-    graph = to_networkx(split(random_dag(1, 0))[0])
-    node = next(n for n, data in graph.nodes(data=True) if data["type"] == "phrase")
-    graph.add_edge(node, node, kind="inputs", position=9)
-    with pytest.raises(GraphError, match="cycle"):
-        from_networkx(graph, MIXED)
-
-
 def test_pyg_round_trip_and_edge_index():
     dag = molecules()
     data = to_pyg(dag, "bond")
@@ -82,35 +59,6 @@ def test_pyg_round_trip_and_edge_index():
     )
     assert back.graph_column("solubility").isnan().tolist() == [False, True]
     assert back.origin.tolist() == dag.origin.tolist()
-
-
-def test_pyg_inputs_round_trip_keeps_child_order():
-    schema = Schema((NodeType("node", None),))
-    builder = GraphBuilder(schema)
-    a, b = builder.node("node"), builder.node("node")
-    builder.output(builder.node("node", [b, a]))
-    builder.finish()
-    dag = builder.build()
-    assert from_pyg(to_pyg(dag), schema).input_index.tolist() == [1, 0]
-
-
-def test_plain_pyg_data_becomes_a_dag():
-    from torch_geometric.data import Batch, Data
-
-    data = Data(
-        edge_index=torch.tensor([[0, 1], [1, 0]]),
-        number=torch.tensor([6, 8]),
-        edge_order=torch.tensor([2, 2]),
-        num_nodes=2,
-    )
-    dag = from_pyg(Batch.from_data_list([data, data]), MOLECULE, "bond")
-    assert (dag.num_graphs, dag.num_nodes) == (2, 4)
-    assert dag.output_index.tolist() == [0, 1, 2, 3]
-
-
-def test_pyg_holds_one_type_only():
-    with pytest.raises(SchemaError, match="holds one node type, but the schema has 3"):
-        to_pyg(random_dag(1, 0))
 
 
 # A number of every dtype, width and place, as a data set of PyTorch Geometric holds them.
@@ -265,6 +213,8 @@ def test_pyg_refuses_what_a_data_cannot_hold():
     binary.finish()
     with pytest.raises(SchemaError, match="cannot hold an absent slot"):
         to_pyg(binary.build())
+    with pytest.raises(SchemaError, match="holds one node type, but the schema has 3"):
+        to_pyg(random_dag(1, 0))
 
 
 def test_a_path_of_networkx_is_read_by_what_can_only_be_meant():
@@ -333,3 +283,5 @@ def test_networkx_outputs_and_positions_are_checked():
         from_networkx(twice, schema)
     with pytest.raises(SchemaError, match="takes a graph of networkx, not a list"):
         from_networkx([(0, 1)], schema)
+    with pytest.raises(SchemaError, match="takes one graph, not 2"):
+        to_networkx(molecules())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphfold.dag import Column, EdgeType, NodeType, Schema
 
 
-def test_a_schema_is_shown_as_a_tree() -> None:
+def test_a_schema_is_shown_as_a_tree():
     schema = Schema(
         types=(
             NodeType("atom", 0, (Column("element", "int64", size=119), Column("xyz", shape=(3,)))),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from graphfold.dag import validate
 from graphfold.dag.compare import difference
 from graphfold.datasets import data_module
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import ConfigError, DataError, RecordError, SchemaError
+from graphfold.errors import ConfigError, DataError, SchemaError
 from graphfold.training.config.compose import compose
 
 
@@ -40,7 +38,7 @@ def prepared(path: Any, **settings: Any) -> DataModule:
     return data
 
 
-def test_preparing_splits_and_encodes(file: Path) -> None:
+def test_preparing_splits_and_encodes(file):
     data = prepared(file)
     assert data.split.sizes() == {"train": 80, "val": 10, "test": 10}
     assert data.split.method == "random"
@@ -52,31 +50,7 @@ def test_preparing_splits_and_encodes(file: Path) -> None:
         assert dag.origin[:, 2].tolist() == data.split.part(part).tolist()
 
 
-def test_vocabularies_come_from_the_training_part(file: Path) -> None:
-    lines = file.read_text().splitlines()
-    data = prepared(file)
-    words = {w for k in data.split.train.tolist() for w in lines[k].split() if w.isdigit()}
-    assert set(data.spec.vocabularies["type:number", "form"].words) == words
-    unknown = data.encoded("test").features("number")["form"] == 0
-    assert unknown.any()
-
-
-def test_loaders(file: Path) -> None:
-    data = prepared(file, batch_size=32)
-    train = data.loader("train", [Up()])
-    first = [batch.dag.origin[:, 2].tolist() for batch in train]
-    assert [len(numbers) for numbers in first] == [32, 32, 16]
-    assert sorted(chain(*first)) == data.split.train.tolist()
-    assert list(chain(*first)) != data.split.train.tolist()
-    test = [batch.dag.origin[:, 2].tolist() for batch in data.loader("test", [Up()])]
-    assert list(chain(*test)) == data.split.test.tolist()
-    ordered = data.loader("train", [Up()], shuffle=False)
-    assert next(iter(ordered)).dag.origin[:, 2].tolist() == data.split.train.tolist()
-
-
-def test_more_records_are_scored_together_than_a_step_has(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_records_are_scored_together_than_a_step_has(file, monkeypatch):
     data = prepared(file, batch_size=8)
 
     def sizes() -> list[int]:
@@ -92,17 +66,7 @@ def test_more_records_are_scored_together_than_a_step_has(
     assert sizes() == [40, 40]
 
 
-def test_loaders_of_several_processes_and_with_a_node_budget(file: Path) -> None:
-    data = prepared(file, batch_size=8, max_nodes=30)
-    ranks = [data.loader("train", [Up()], rank=rank, world_size=2) for rank in range(2)]
-    batches = [list(loader) for loader in ranks]
-    assert len(batches[0]) == len(batches[1])
-    numbers = [n for part in batches for b in part for n in b.dag.origin[:, 2].tolist()]
-    assert sorted(numbers) == data.split.train.tolist()
-    assert all(batch.dag.num_nodes <= 30 for part in batches for batch in part)
-
-
-def test_a_stored_state_gives_the_same_data(file: Path) -> None:
+def test_a_stored_state_gives_the_same_data(file):
     first = prepared(file, seed=3, min_count=2)
     state = json.loads(json.dumps(first.state_dict()))
     second = module(file, seed=99, split="kfold")
@@ -112,14 +76,14 @@ def test_a_stored_state_gives_the_same_data(file: Path) -> None:
     assert difference(first.encoded("test"), second.encoded("test")) is None
 
 
-def test_a_stored_split_refuses_a_changed_file(file: Path) -> None:
+def test_a_stored_split_refuses_a_changed_file(file):
     state = prepared(file).state_dict()
     write_expressions(file, random_expressions(100, seed=1))
     with pytest.raises(DataError, match=r"f\.txt: the file changed since the run split it\. Put"):
         module(file).prepare(state)
 
 
-def test_other_data_are_all_test(file: Path, tmp_path: Path) -> None:
+def test_other_data_are_all_test(file, tmp_path):
     spec = prepared(file).spec
     other = module(write_expressions(tmp_path / "g.txt", ["1 2 +", "77777"]))
     other.prepare_for_scoring(spec)
@@ -129,7 +93,7 @@ def test_other_data_are_all_test(file: Path, tmp_path: Path) -> None:
     assert batch.num_graphs == 2
 
 
-def test_files_for_the_parts(tmp_path: Path) -> None:
+def test_files_for_the_parts(tmp_path):
     lines = random_expressions(30)
     paths = {
         part: str(write_expressions(tmp_path / f"{part}.txt", lines[begin : begin + 10]))
@@ -151,7 +115,7 @@ def test_files_for_the_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["smiles", "table"])
-def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path: Path) -> None:
+def test_parts_that_a_config_or_a_column_names_are_the_split(data, tmp_path):
     """Whatever the reader: the default of `data.split` in its file leaves the parts alone."""
     sizes = {"train": 6, "val": 2, "test": 3}
     rows = {part: [f"{'C' * (k + 1)},{k},{part}" for k in range(n)] for part, n in sizes.items()}
@@ -173,56 +137,14 @@ def test_parts_that_a_config_or_a_column_names_are_the_split(data: str, tmp_path
         assert made.split.sizes() == sizes
 
 
-def test_a_corpus_of_ones_own_files(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "sst"
-    folder.mkdir(parents=True)
-    for name, tree in {
-        "train": "(3 (2 a) (4 b))",
-        "dev": "(0 c)",
-        "test": "(1 (2 a) (2 d))",
-    }.items():
-        (folder / f"{name}.txt").write_text(f"{tree}\n")
-    data = DataModule(corpus="sst", root=tmp_path / "root", cache_dir=tmp_path / "cache")
-    data.prepare()
-    assert data.split.sizes() == {"train": 1, "val": 1, "test": 1}
-    assert data.encoded("train").node_targets["label"].tolist() == [2, 4, 3]
-    assert sorted(path.name for path in folder.iterdir()) == ["dev.txt", "test.txt", "train.txt"]
-
-
-def test_a_read_only_root(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "freesolv"
-    folder.mkdir(parents=True)
-    (folder / "SAMPL.csv").write_text(
-        "smiles,expt\n" + "".join(f"{'C' * k},{k}\n" for k in range(1, 9))
-    )
-    folder.chmod(0o555)
-    try:
-        data = DataModule(corpus="freesolv", root=tmp_path / "root", cache_dir=tmp_path / "c")
-        data.prepare()
-    finally:
-        folder.chmod(0o755)
-    assert data.encoded().num_graphs == 8
-    assert data.spec.scalers["expt"].std > 0
-
-
-def test_bad_records(file: Path) -> None:
-    lines = file.read_text().splitlines()
-    write_expressions(file, [*lines, "1 +", "? 5"])
-    with pytest.raises(RecordError, match=r"f\.txt:101: '\+' has fewer than two operands"):
-        prepared(file)
-    data = prepared(file, on_error="skip")
-    assert [error.line for error in data.skipped] == [101, 102]
-    assert data.encoded().num_graphs == 100
-
-
-def test_nothing_usable(tmp_path: Path) -> None:
+def test_nothing_usable(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["x"])
     message = r"left; 1 record was left out\. The first bad one is .*f\.txt:1: 'x' is no number\. C"
     with pytest.raises(DataError, match=message):
         prepared(path, on_error="skip")
 
 
-def test_other_features_than_the_run_learnt_from(file: Path, tmp_path: Path) -> None:
+def test_other_features_than_the_run_learnt_from(file, tmp_path):
     table = tmp_path / "m.csv"
     table.write_text("smiles\nC\n")
     other = DataModule(adapter="smiles", path=table, cache_dir=tmp_path / "cache")
@@ -230,7 +152,7 @@ def test_other_features_than_the_run_learnt_from(file: Path, tmp_path: Path) -> 
         other.prepare_for_scoring(prepared(file).spec)
 
 
-def test_it_travels_to_other_processes(file: Path) -> None:
+def test_it_travels_to_other_processes(file):
     data = prepared(file)
     text = pickle.dumps(data)
     assert len(text) < 20_000  # the other process maps the packed copy
@@ -241,11 +163,6 @@ def test_it_travels_to_other_processes(file: Path) -> None:
     late: DataModule = pickle.loads(text)
     with pytest.raises(DataError, match="the file changed since the run split it"):
         late.encoded()
-
-
-def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
-    with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
-        module(file).encoded()
 
 
 @pytest.mark.parametrize(
@@ -277,36 +194,18 @@ def test_nothing_is_there_before_it_is_prepared(file: Path) -> None:
         ({"corpus": "sst"}, r"corpus sst is read by the brackets adapter, not by 'postfix_adapte"),
     ],
 )
-def test_faults_before_any_work(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_faults_before_any_work(settings, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         module(tmp_path / "f.txt", **settings).prepare()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_unknown_part(file: Path) -> None:
-    with pytest.raises(ConfigError, match="no part 'dev' of a split"):
-        prepared(file).loader("dev", [Up()])
-
-
-def test_reading_loads_no_engine(tmp_path: Path) -> None:
-    path = tmp_path / "trees.txt"
-    path.write_text("".join(f"({n % 2} (0 a) (1 b))\n" for n in range(10)))
-    code = (
-        "import sys; from graphfold.datasets import DataModule;"
-        f"data = DataModule(adapter='brackets', path={str(path)!r}, num_classes=2,"
-        f"    cache_dir={str(tmp_path / 'cache')!r}, num_workers=0);"
-        "data.prepare(); assert len(data.encoded('train').op_type) == 24;"
-        "assert not [name for name in sys.modules if name.startswith('graphfold.batching')]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
     ("cells", "task", "times"), [("12", "regression", 2), ("ab", "classification", 3)]
 )
 def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
-    cells: str, task: str, times: int, tmp_path: Path
-) -> None:
+    cells, task, times, tmp_path
+):
     path, opened = tmp_path / "m.csv", [0]
     path.write_text("smiles,y\n" + "".join(f"{'C' * k},{cells[k % 2]}\n" for k in range(1, 21)))
 
@@ -325,3 +224,8 @@ def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
     )
     data.prepare()
     assert opened == [times]
+
+
+def test_nothing_is_there_before_it_is_prepared(file):
+    with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
+        module(file).encoded()

@@ -1,4 +1,4 @@
-"""Every real corpus has as many records as its source says."""
+"""Numbers of records and nodes of the real corpora, against their descriptions."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def check_counts(
 
 
 @pytest.mark.parametrize("corpus", SMALL)
-def test_small_corpora(corpus: str, data_root: Path, tmp_path: Path) -> None:
+def test_small_corpora(corpus, data_root, tmp_path):
     check_counts(corpus, SMALL[corpus], data_root, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", LARGE)
-def test_large_corpora(corpus: str, data_root: Path, tmp_path: Path) -> None:
+def test_large_corpora(corpus, data_root, tmp_path):
     check_counts(corpus, LARGE[corpus], data_root, tmp_path)

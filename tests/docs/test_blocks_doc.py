@@ -1,4 +1,4 @@
-"""docs/blocks.md: its blocks run one after another, print what they promise, and name what is."""
+"""docs/blocks.md: its blocks run in order and print what they promise; its names exist."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ build_learning_rate_decay_from_params get_local_arguments TensorToTensorLayer
 
 
 def run(code: str, namespace: dict[str, object]) -> str:
-    """What a block of the page prints."""
+    """The output of a block of the page."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "blocks.md", "exec"), namespace)
     return printed.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # PairwiseDistance
-def test_the_blocks_run_and_print_what_they_promise() -> None:
+def test_the_blocks_run_and_print_what_they_promise():
     fences = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     namespace: dict[str, object] = {"__name__": "blocks_page"}
     code, printed, count = "", "", 0
@@ -67,7 +68,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines]
 
 
-def test_every_name_of_fold_is_in_the_table_and_what_it_maps_to_exists() -> None:
+def test_every_name_of_fold_is_in_the_table_and_what_it_maps_to_exists():
     table = rows(section("Names of TensorFlow Fold"))[2:]
     named = [name for row in table for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted(named) == sorted(FOLD.split())
@@ -76,20 +77,20 @@ def test_every_name_of_fold_is_in_the_table_and_what_it_maps_to_exists() -> None
     assert [name for name in ours if not hasattr(td, name)] == []
 
 
-def test_names_said_to_be_the_same_are_there_and_others_are_not() -> None:
+def test_names_said_to_be_the_same_are_there_and_others_are_not():
     for row in rows(section("Names of TensorFlow Fold"))[2:]:
         names = re.findall(r"`(\w+)`", row[0])
         assert (row[1] == "the same") <= all(hasattr(td, name) for name in names), names
         assert (row[1].startswith("none")) <= (not any(hasattr(td, name) for name in names)), names
 
 
-def test_all_public_names_are_explained() -> None:
+def test_all_public_names_are_explained():
     known = set(re.findall(r"\w+", PAGE))
     assert [name for name in td.__all__ if name not in known] == []
 
 
-def test_every_example_is_listed() -> None:
-    """Those that are about no block stand on other pages."""
+def test_every_example_is_listed():
+    """Examples without blocks are on other pages."""
     pages = section("Examples") + "".join(
         (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         for name in ("molecules", "predict_large_data", "serving", "trees")

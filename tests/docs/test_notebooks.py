@@ -18,7 +18,7 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_holds_no_outputs(path: Path) -> None:
+def test_a_notebook_holds_no_outputs(path):
     cells = code_cells(path)
     assert len(cells) > 4
     assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(
@@ -27,7 +27,7 @@ def test_a_notebook_holds_no_outputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_code_of_a_notebook_is_python(path: Path) -> None:
+def test_the_code_of_a_notebook_is_python(path):
     for cell in code_cells(path):
         lines = [line for line in cell["source"] if not line.startswith("!")]
         ast.parse("".join(lines))

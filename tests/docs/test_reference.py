@@ -15,6 +15,7 @@ import pytest
 
 import graphfold
 from graphfold import errors
+from graphfold.cli import main
 from graphfold.registry import ADAPTERS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
@@ -41,12 +42,12 @@ def resolve(name: str) -> Any:
 
 
 @pytest.mark.parametrize("package", packages_with_names())
-def test_every_public_name_of_a_package_is_on_one_page(package: str) -> None:
+def test_every_public_name_of_a_package_is_on_one_page(package):
     names = [f"{package}.{name}" for name in import_module(package).__all__]
     assert [name for name in names if LISTED[name] != 1] == []
 
 
-def test_every_adapter_and_every_error_is_on_one_page() -> None:
+def test_every_adapter_and_every_error_is_on_one_page():
     adapters = [path.replace(":", ".") for path in ADAPTERS.paths.values()]
     raised = [
         f"graphfold.errors.{name}"
@@ -56,14 +57,14 @@ def test_every_adapter_and_every_error_is_on_one_page() -> None:
     assert [name for name in {*adapters, *raised} if LISTED[name] != 1] == []
 
 
-def test_nothing_is_documented_twice() -> None:
+def test_nothing_is_documented_twice():
     values = [resolve(name) for name in LISTED]
     things = Counter(id(value) for value in values if inspect.isclass(value) or callable(value))
     assert max(things.values()) == 1
     assert max(LISTED.values()) == 1
 
 
-def test_every_entry_exists_and_has_a_docstring_of_its_own() -> None:
+def test_every_entry_exists_and_has_a_docstring_of_its_own():
     silent = []
     for name in LISTED:
         value = resolve(name)  # AttributeError: a page lists what is not there
@@ -73,8 +74,16 @@ def test_every_entry_exists_and_has_a_docstring_of_its_own() -> None:
     assert silent == []
 
 
-def test_the_pages_say_what_each_name_is() -> None:
+def test_the_pages_say_what_each_name_is():
     renew = runpy.run_path(str(PAGES.parents[1] / "scripts" / "reference.py"))["renewed"]
     for page in PAGES.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         assert text == renew(text), "run python scripts/reference.py"
+
+
+def test_the_page_of_options_lists_names_and_keys(capsys):
+    assert main(["list", "--markdown"]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("# Options")
+    assert "\n| `dmpnn` | " in page
+    assert "`configs/train.yaml`" in page

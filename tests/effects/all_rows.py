@@ -1,4 +1,4 @@
-"""All rows of the table of effects: those of every file `*_options.py` beside this one."""
+"""All rows of the table of effects, collected from the files `*_options.py`."""
 
 from importlib import import_module
 from pathlib import Path

@@ -68,7 +68,7 @@ class Setup:
         return {name: found[name] for name in sorted(found)}
 
     def run(self, training: bool = False, graphs: Sequence[int] = (0, 1), draw: int = 0) -> States:
-        """The same, as readouts get them."""
+        """The states as readouts get them."""
         dag = self.graphs(graphs)
         network = Network(self.schema, self.passes, self.cells, fuse=False)
         batch = Batch(dag, build_schedule(dag, self.passes))
@@ -106,7 +106,7 @@ def setup(name: str, hidden: int = 4, num_rounds: int = 1, **options: Any) -> Se
 
 
 def above_another(name: str, **options: Any) -> Setup:
-    """A cell in the second of two passes of Tree-LSTMs, whose first one begins with `from_x`."""
+    """A cell in the second of two passes of Tree-LSTMs."""
     torch.manual_seed(1)
     leaf, inner = "LeafLSTMCell", "NaryTreeLSTMCell"
     schema = PAIRS
@@ -129,7 +129,7 @@ def make(name: str, hidden: int, input_size: int, options: Mapping[str, Any]) ->
 
 
 def _both(name: str, hidden: int, _: int, options: Mapping[str, Any]) -> Setup:
-    """The same class for words and phrases."""
+    """One class for words and phrases."""
     word, phrase = make(name, hidden, SIZE, options), make(name, hidden, 0, options)
     return Setup(phrase, [{"word": word, "phrase": phrase}], LABELLED, (Up(),), SIZE)
 
@@ -269,7 +269,7 @@ def _edge_value(name: str, number: int) -> Any:
 
 
 def _features(name: str, dag: TypedDAG, size: int) -> Tensor:
-    """Random, and of a graph the same whatever else is in the batch."""
+    """Random features that depend on the graph alone, not on the batch."""
     of_type = dag.batch[dag.nodes_of_type(name)]
     rows = []
     for graph, num_nodes in enumerate(dag.node_ptr.diff().tolist()):  # which differ

@@ -1,4 +1,4 @@
-"""What the checks of rows take as arguments."""
+"""Fixtures for the checks of rows."""
 
 from __future__ import annotations
 

@@ -261,29 +261,6 @@ def _(lab):
             place = {number: part for part, numbers in found.items() for number in numbers}
             divided[groups] = any(len({place[m + 10 * k] for k in range(3)}) > 1 for m in range(10))
         assert divided == {"none": True, "molecule": False, "scaffold": False, "butina": False}
-    alike = {
-        "molecule": ("CCO", "OCC"),
-        "scaffold": ("Cc1ccccc1", "O=C(O)c1ccccc1CCN"),
-        "fingerprint": ("CCCCCCCCCCCl", "CCCCCCCCCCCCCl"),  # and no ring in either
-    }
-    others = ["C1CC1", "C1CCC1", "C1CCCC1", "c1ccncc1", "C1CCNC1", "C1CCOC1"]
-    smiles = [text for pair in alike.values() for text in pair] + others
-    path = lab.write("alike.csv", "smiles,y\n" + "".join(f"{text},1\n" for text in smiles))
-    together = {}
-    for groups in ("none", "molecule", "scaffold", "butina"):
-        together[groups] = {*alike}
-        for seed in range(8):
-            found = parts(molecules(lab, path=path, split="random", groups=groups, seed=seed))
-            place = {number: part for part, numbers in found.items() for number in numbers}
-            for number, what in enumerate(alike):
-                if place[2 * number] != place[2 * number + 1]:
-                    together[groups].discard(what)
-    assert together == {
-        "none": set(),
-        "molecule": {"molecule"},
-        "scaffold": {"molecule", "scaffold", "fingerprint"},
-        "butina": {"molecule", "fingerprint"},
-    }
 
 
 @row.changes("data.stratify_by", "this label has its share in every part")

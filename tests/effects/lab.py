@@ -1,4 +1,4 @@
-"""Tiny data, and what is made of it: each thing once in a session, however many rows look at it."""
+"""Tiny data, models and runs, each made once in a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,7 +43,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """What metrics.json holds."""
+        """The content of metrics.json."""
         return read_json(self.folder / "metrics.json")
 
     @cached_property
@@ -52,7 +52,7 @@ class Run:
         return dict(self.checkpoint().config)
 
     def checkpoint(self, name: str = "best") -> Checkpoint:
-        """A checkpoint as it is stored."""
+        """A stored checkpoint."""
         return Checkpoint.load(self.folder / "checkpoints" / f"{name}.ckpt")
 
     def weights(self, name: str = "best") -> dict[str, Tensor]:
@@ -85,7 +85,6 @@ class Lab:
         self.folder = folder
         self._runs: dict[tuple[str, ...], Run] = {}
         self._data: dict[tuple[str, ...], DataModule] = {}
-        self._kept: dict[tuple[str, ...], Any] = {}
         self._write_files()
 
     @cached_property
@@ -108,7 +107,7 @@ class Lab:
         return compose([*self.base(base), *overrides]).config
 
     def compose(self, overrides: Sequence[str]) -> TrainingConfig:
-        """The whole config that overrides give, without those of a base."""
+        """The config that these overrides alone give."""
         return compose(overrides).config
 
     def made(self, **settings: Any) -> DataModule:
@@ -129,7 +128,7 @@ class Lab:
         return self._data[key]
 
     def loop(self, base: str, *overrides: str, member: int = 0) -> Loop:
-        """What trains a fresh model, which has an optimizer."""
+        """The training loop of a fresh model, with its optimizer."""
         config = self.config(base, *overrides)
         data = DataModule(**config.data)
         data.prepare()
@@ -166,12 +165,6 @@ class Lab:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = main([str(word) for word in words])
         return code, out.getvalue(), errors.getvalue()
-
-    def once(self, key: tuple[str, ...], make: Callable[[], Any]) -> Any:
-        """What `make` makes, kept for all who ask with this key."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
 
     def write(self, name: str, text: str) -> Path:
         """A file of the lab."""

@@ -5,6 +5,7 @@ Models are built from their configs over tiny data, and mostly not trained.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -166,17 +167,30 @@ def widths(model: Model) -> set[int]:
     return {size for parameter in model.parameters() for size in parameter.shape}
 
 
-@row.changes(shared("hidden_size"), "the width of states, in all parts of the model")
-def _(lab, option):
-    narrow, wide = (Made(lab, model_of(option), hidden_size=n).model for n in (44, 52))
-    assert {44, 52} & widths(narrow) == {44}
-    assert {44, 52} & widths(wide) == {52}
+#: Option -> the model that has it, and its key there.
+WIDTHS = {
+    **{option: (model_of(option), "hidden_size") for option in shared("hidden_size")},
+    "tree_lstm.hidden_size": ("block_tree_lstm", "root__hidden_size"),
+    "neighbourhood.hidden_size": ("block_neighbourhood", "root__hidden_size"),
+}
+DROPOUTS = {
+    **{option: (model_of(option), "dropout") for option in shared("dropout")},
+    "FeatureEncoder.dropout": ("tree_rnn", "encoder__dropout"),
+    "tree_lstm.dropout": ("block_tree_lstm", "root__dropout"),
+}
 
 
-@row.changes(shared("dropout"), "in training, and only there, entries are dropped at random")
+@row.changes([*WIDTHS], "the width of states, in all parts of the model")
 def _(lab, option):
-    name = model_of(option)
-    plain, dropping = (Made(lab, name, hidden_size=8, dropout=p) for p in (0.0, 0.5))
+    name, key = WIDTHS[option]
+    for width in (44, 52):
+        assert {44, 52} & widths(Made(lab, name, **{key: width}).model) == {width}
+
+
+@row.changes([*DROPOUTS], "in training, and only there, entries are dropped at random")
+def _(lab, option):
+    name, key = DROPOUTS[option]
+    plain, dropping = (Made(lab, name, **{"hidden_size": 8, key: p}) for p in (0.0, 0.5))
     assert torch.equal(plain.predict(), dropping.predict())
     assert torch.equal(plain.predict(True, draw=0), plain.predict(True, draw=1))
     assert torch.equal(dropping.predict(True, draw=0), dropping.predict(True, draw=0))
@@ -272,95 +286,57 @@ def _(lab, option):
 # Graph models
 
 
+HAS_SCATTER = importlib.util.find_spec("torch_scatter") is not None
+#: Option -> values that compute the same, and a value that is refused.
+WAYS: dict[str, tuple[tuple[Any, ...], str | None]] = {
+    "engine": (("fast", "autograd", "reference"), "quick"),
+    "fuse": ((None, False), None),
+    "backend": (("auto", "torch"), "quick"),
+    "kernel": (("native", "scatter"), None) if HAS_SCATTER else (("native",), "scatter"),
+}
+
+
 @row.nothing(
-    ["GraphModel.engine", "BlockModel.engine"],
-    "every engine computes the same numbers and gradients, to 1e-5",
+    [f"{model}.{name}" for model in ("GraphModel", "BlockModel") for name in WAYS],
+    "however cells are run, numbers and gradients are the same to 1e-5; other ways are refused",
 )
 def _(lab, option):
-    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[option[:10]]
+    kind, _, name = option.partition(".")
+    model = {"GraphModel": "child_sum_tree_lstm", "BlockModel": "block_tree_lstm"}[kind]
+    (first, *others), wrong = WAYS[name]
+    fuse = {"backend": True, "kernel": False}.get(name)
     found = {}
-    for engine in ("fast", "autograd", "reference"):
-        made = Made(lab, name, hidden_size=8, engine=engine, fuse=None)
-        batch = made.batch()
+    for value in (first, *others):
+        made = Made(lab, model, **{"hidden_size": 8, "fuse": fuse, name: value})
+        batch, head = made.batch(), made.model.head
         with (
             mock.patch("graphfold.batching.run.find_compiled", wraps=find_compiled) as compiled,
             mock.patch("graphfold.batching.network.ReferenceRun", wraps=ReferenceRun) as one_by_one,
         ):
             raw = made.model.eval()(batch)
-        assert (compiled.called, one_by_one.called) == (engine == "fast", engine == "reference")
-        made.model.head.losses(raw, made.model.head.target_rows(batch.dag)).sum().backward()
+        if name == "engine":
+            assert (compiled.called, one_by_one.called) == (value == "fast", value == "reference")
+        head.losses(raw, head.target_rows(batch.dag)).sum().backward()
         gradients = [p.grad for p in made.model.parameters() if p.grad is not None]
-        found[engine] = torch.cat([raw.detach().view(-1), *(g.view(-1) for g in gradients)])
-    same(found["fast"], found["autograd"], rtol=1e-4, atol=1e-5)
-    same(found["fast"], found["reference"].float(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ConfigError, match="engine"):
-        Made(lab, name, hidden_size=8, engine="quick").predict()
+        found[value] = torch.cat([raw.detach().view(-1), *(g.view(-1) for g in gradients)]).float()
+    for value in others:
+        same(found[first], found[value], rtol=1e-4, atol=1e-5)
+    if wrong is not None:
+        with pytest.raises(ConfigError, match=wrong):
+            Made(lab, model, **{"hidden_size": 8, name: wrong}).predict()
 
 
-@row.nothing(
-    ["GraphModel.fuse", "BlockModel.fuse"], "compiled or not, the numbers are the same to 1e-5"
-)
-def _(lab, option):
-    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[
-        option.partition(".")[0]
-    ]
-    found = [Made(lab, name, hidden_size=8, fuse=fuse) for fuse in (None, False)]
-    same(found[0].predict(), found[1].predict(), rtol=1e-4, atol=1e-5)
-
-
-@row.changes("GraphModel.fuse", "whether the cells are compiled, as the model says")
+@row.changes(["GraphModel.fuse", "GraphModel.backend"], "what the network tells of its cells")
 def _(lab):
-    told = []
-    for fuse in (None, False):
-        made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=fuse)
+    for fuse, backend, is_compiled in ((True, "torch", True), (False, "auto", False)):
+        made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=fuse, backend=backend)
         made.predict()
-        told.append(repr(made.model.network))
-    assert told[0] != told[1]
-
-
-@row.nothing(
-    ["GraphModel.backend", "BlockModel.backend"],
-    "native code or torch's operations, the numbers are the same to 1e-5; others are refused",
-)
-def _(lab, option):
-    name = {"GraphModel": "binary_tree_lstm", "BlockModel": "block_tree_lstm"}[
-        option.partition(".")[0]
-    ]
-    found = [
-        Made(lab, name, hidden_size=8, fuse=True, backend=backend) for backend in ("auto", "torch")
-    ]
-    same(found[0].predict(), found[1].predict(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ConfigError, match="backend 'quick'"):
-        Made(lab, name, hidden_size=8, backend="quick").predict()
-
-
-@row.changes("GraphModel.backend", "what runs the compiled cells, as the model says")
-def _(lab):
-    made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=True, backend="torch")
-    made.predict()
-    assert set(made.model.network.execution.values()) == {"compiled (torch)"}
-
-
-@row.nothing(
-    ["GraphModel.kernel", "BlockModel.kernel"],
-    "torch-scatter computes the same; where it is not installed it is refused",
-)
-def _(lab, option):
-    name = {"GraphModel": "child_sum_tree_lstm", "BlockModel": "block_tree_lstm"}[
-        option.partition(".")[0]
-    ]
-    native = Made(lab, name, hidden_size=8, kernel="native").predict()
-    try:
-        import torch_scatter  # noqa: F401
-    except ImportError:
-        with pytest.raises(ConfigError, match="scatter"):
-            Made(lab, name, hidden_size=8, kernel="scatter").predict()
-    else:
-        same(Made(lab, name, hidden_size=8, kernel="scatter").predict(), native)
+        ways = {*made.model.network.execution.values()}
+        assert (ways == {"compiled (torch)"}) == is_compiled
 
 
 def encoded(made: Made, name: str, text: str, **options: Any) -> Batch:
-    """Other records, which a model made for those of the lab can read."""
+    """A planned batch of other records, encoded for the model."""
     path = made.lab.write(f"others/{name}", text)
     adapter = made.data.source.spec.name
     return made.model.plan(made.data.spec.encode(read(path, adapter, **options).dag))
@@ -478,70 +454,47 @@ def _(lab):
 @row.changes(["Up.edges", "Down.edges"], "the edges that lead up or down: inputs, or a relation")
 def _(lab, option):
     kind = option.partition(".")[0]
+    cells = config_of("child_sum_tree_lstm", hidden_size=8)["cells"]
+    upper = [{k: {**c, "own": ["h"]} for k, c in cells[0].items()}]
     found = []
     for edges in ("inputs", "next"):
         passes = [
             {"_target_": "graphfold.batching.Up"},
             {"_target_": f"graphfold.batching.{kind}", "edges": edges},
         ]
-        made = Made(lab, "child_sum_tree_lstm", {"sequence": True}, hidden_size=8)
-        cells = config_of("child_sum_tree_lstm", hidden_size=8)["cells"]
-        upper = [{k: {**c, "own": ["h"]} for k, c in cells[0].items()}]
-        made = Made(
-            lab,
-            "child_sum_tree_lstm",
-            {"sequence": True},
-            hidden_size=8,
-            passes=passes,
-            cells=[*cells, *upper],
-        )
+        parts = {"passes": passes, "cells": [*cells, *upper]}
+        made = Made(lab, "child_sum_tree_lstm", {"sequence": True}, hidden_size=8, **parts)
         found.append(made.predict())
     assert not torch.allclose(*found)
 
 
-@row.changes(
-    ["GraphModel.encoder", "GraphModel.cells", "GraphModel.readout", "GraphModel.head"],
-    "the class that is named is the part of the model",
-)
+GIN = {"_target_": "graphfold.layers.GINCell", "_partial_": True, "hidden_size": 8}
+#: Part -> its model, a key of it with another class, and the class.
+PARTS = {
+    "GraphModel.cells": ("gcn", "cells", [{"atom": GIN}], "GINCell"),
+    "GraphModel.readout": (
+        *("gcn", "readout___target_", "graphfold.layers.MaxReadout", "MaxReadout"),
+    ),
+    "GraphModel.head": ("gcn", "head___target_", "graphfold.layers.QuantileHead", "QuantileHead"),
+    "BlockModel.head": (
+        *("block_neighbourhood", "head___target_", "graphfold.layers.QuantileHead", "QuantileHead"),
+    ),
+}
+
+
+@row.changes([*PARTS], "the class that is named is the part of the model")
 def _(lab, option):
-    part = option.partition(".")[2]
-    layers = "graphfold.layers"
-    change: dict[str, dict[str, Any]] = {
-        "encoder": {"encoder__size": 13},
-        "readout": {"readout___target_": f"{layers}.MaxReadout"},
-        "head": {"head___target_": f"{layers}.QuantileHead"},
-        "cells": {
-            "cells": [
-                {"atom": {"_target_": f"{layers}.GINCell", "_partial_": True, "hidden_size": 8}}
-            ]
-        },
-    }
-    expected = {"readout": "MaxReadout", "head": "QuantileHead", "cells": "GINCell"}
-    if part == "encoder":
-        made = Made(lab, "binary_tree_lstm", hidden_size=8, **change[part])
-        assert made.model.encoder.widths["word"] == 13
-        return
-    model = Made(lab, "gcn", hidden_size=8, **change[part]).model
-    found = {type(module).__name__ for module in model.modules()}
-    assert expected[part] in found
-    assert expected[part] not in {
-        type(m).__name__ for m in Made(lab, "gcn", hidden_size=8).model.modules()
-    }
+    name, key, value, kind = PARTS[option]
+    plain, other = (Made(lab, name, hidden_size=8, **more).model for more in ({}, {key: value}))
+    kinds = [{type(module).__name__ for module in model.modules()} for model in (plain, other)]
+    assert [kind in found for found in kinds] == [False, True]
 
 
-@row.changes("FeatureEncoder.size", "the width of the features of a node")
+@row.changes(["GraphModel.encoder", "FeatureEncoder.size"], "the width of the features of a node")
 def _(lab):
     for size in (5, 9):
         made = Made(lab, "mv_rnn", hidden_size=8, encoder__size=size)
         assert made.model.encoder.widths["word"] == size
-
-
-@row.changes("FeatureEncoder.dropout", "in training, and only there, entries of features drop")
-def _(lab):
-    plain, dropping = (Made(lab, "tree_rnn", hidden_size=8, encoder__dropout=p) for p in (0.0, 0.5))
-    assert torch.equal(plain.predict(), dropping.predict())
-    assert torch.equal(plain.predict(True), plain.predict(True, draw=1))
-    assert not torch.allclose(dropping.predict(True), dropping.predict(True, draw=1))
 
 
 @row.changes("FeatureEncoder.features", "the columns of each type that are read")
@@ -567,38 +520,11 @@ def _(lab):
 
 @row.changes("BlockModel.root", "the function that makes the root block")
 def _(lab):
-    one, other = (
-        Made(lab, "block_tree_lstm", hidden_size=8),
-        Made(
-            lab,
-            "block_neighbourhood",
-            hidden_size=8,
-        ),
-    )
-    assert {*dict(one.model.named_parameters())} != {*dict(other.model.named_parameters())}
-
-
-@row.changes("BlockModel.head", "the class that is named is the head")
-def _(lab):
-    made = Made(
-        lab, "block_neighbourhood", hidden_size=8, head___target_="graphfold.layers.QuantileHead"
-    )
-    assert type(made.model.head).__name__ == "QuantileHead"
-
-
-@row.changes(["tree_lstm.hidden_size", "neighbourhood.hidden_size"], "the width of the states")
-def _(lab, option):
-    name = f"block_{option.partition('.')[0]}"
-    for width in (44, 52):
-        made = Made(lab, name, root__hidden_size=width)
-        assert {44, 52} & widths(made.model) == {width}
-
-
-@row.changes("tree_lstm.dropout", "in training, and only there, entries of words are dropped")
-def _(lab):
-    made = Made(lab, "block_tree_lstm", hidden_size=8, root__dropout=0.5)
-    assert torch.equal(made.predict(), made.predict(draw=1))
-    assert not torch.allclose(made.predict(True), made.predict(True, draw=1))
+    names = [
+        {*dict(Made(lab, f"block_{root}", hidden_size=8).model.named_parameters())}
+        for root in ("tree_lstm", "neighbourhood")
+    ]
+    assert names[0] != names[1]
 
 
 @row.changes("neighbourhood.radius", "how far away atoms are seen")

@@ -1,4 +1,4 @@
-"""Options of the adapters of molecules: what they change in the graphs that are read."""
+"""Options of molecules and of tables of records: what they change in the graphs that are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rdkit.Chem import rdFingerprintGenerator
 from graphfold.dag import Schema
 from graphfold.dag.compare import equal
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
-from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.molecules.atom_features import find_features
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.registry import FEATURE_SETS
@@ -25,7 +24,41 @@ ROWS = row = Rows()
 TABLE = "smiles,y,kind,w\nCCO,1.5,no,1\nc1ccccc1,-2.5,yes,2\nCC(=O)[O-].[Na+],0.5,no,1\n"
 
 
-# Columns
+# Columns, of tables of molecules and of any records
+
+
+def columns(*names: str) -> list[str]:
+    """The ids of options that both adapters of tables have."""
+    return [f"{adapter}.{name}" for adapter in ("smiles", "table") for name in names]
+
+
+def table_of(graphs, option: str, text: str = TABLE, **options):
+    """The graphs of a table of molecules, by the adapter of the option."""
+    adapter = option.partition(".")[0]
+    kind = {"records": "smiles", "record_column": "smiles"} if adapter == "table" else {}
+    return graphs(adapter, text, "a.csv", **kind, **options)
+
+
+@row.changes(["table.records", "table.record_column"], "the kind of the records, and their column")
+def _(graphs):
+    text = "tree,smiles,y\n(S (A a) (B b) (C c)),CCO,1\n(S (A a)),CC,2\n"
+    options = {"records": "brackets", "record_column": "tree", "target_columns": ["y"]}
+    assert counts(graphs("table", text, "a.csv", **options)) == {"word": 4, "phrase": 2}
+    assert counts(table_of(graphs, "table", text, target_columns=["y"])) == {"atom": 5}
+    for changed, error, message in (
+        ({"records": "table"}, ConfigError, "data.records is table, which is no kind of record"),
+        ({"record_column": "trees"}, DataError, "no column 'trees' .* Set data.record_column"),
+    ):
+        with pytest.raises(error, match=message):
+            graphs("table", text, "a.csv", **{**options, **changed})
+
+
+@row.changes("table.options", "the adapter of the records has these options")
+def _(graphs):
+    options = {"target_columns": ["y"], "options": {"explicit_hydrogens": True}}
+    assert counts(table_of(graphs, "table", "smiles,y\nCO,1\n", **options)) == {"atom": 6}
+    with pytest.raises(ConfigError, match="the smiles adapter has no option 'hydrogens'"):
+        table_of(graphs, "table", options={"hydrogens": True})
 
 
 @row.changes("smiles.smiles_column", "the column of the molecules")
@@ -38,46 +71,46 @@ def _(graphs):
         graphs("smiles", renamed, "a.csv")
 
 
-@row.changes("smiles.target_columns", "these columns are the targets, and no others")
-def _(graphs):
-    for columns in (["y"], ["w", "y"]):
-        dag = graphs("smiles", TABLE, "a.csv", target_columns=columns)
-        assert [c.name for c in dag.schema.graph_targets] == columns
+@row.changes(columns("target_columns"), "these columns are the targets, and no others")
+def _(graphs, option):
+    for names in (["y"], ["w", "y"]):
+        dag = table_of(graphs, option, target_columns=names)
+        assert [c.name for c in dag.schema.graph_targets] == names
     assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
     assert dag.graph_column("w").tolist() == [1, 2, 1]
 
 
-@row.changes("smiles.task", "cells are numbers, or classes")
-def _(graphs):
-    options = {"target_columns": ["w"], "num_classes": 3}
-    classes = graphs("smiles", TABLE, "a.csv", task="classification", **options)
-    assert (classes.schema.graph_targets[0].size, classes.graph_column("w").dtype) == (
-        3,
-        torch.int64,
-    )
-    numbers = graphs("smiles", TABLE, "a.csv", target_columns=["w"])
-    assert numbers.graph_column("w").dtype == torch.float32
-    with pytest.raises(RecordError, match="no"):
-        graphs("smiles", TABLE, "a.csv", target_columns=["kind"])
+@row.changes(columns("task"), "cells are numbers, or classes")
+def _(graphs, option):
+    for task, dtype in (("classification", torch.int64), ("regression", torch.float32)):
+        more = {"num_classes": 3} if task == "classification" else {}
+        dag = table_of(graphs, option, target_columns=["w"], task=task, **more)
+        assert dag.graph_column("w").dtype == dtype
+    with pytest.raises(RecordError, match="'kind' is 'no', which is not a finite number"):
+        table_of(graphs, option, target_columns=["kind"])
 
 
-@row.changes("smiles.num_classes", "how many classes there are; a cell beyond them is refused")
-def _(graphs):
+@row.changes(columns("num_classes"), "how many classes there are; a cell beyond them is refused")
+def _(graphs, option):
     options = {"task": "classification", "target_columns": ["w"]}
     for number in (3, 5):
-        dag = graphs("smiles", TABLE, "a.csv", num_classes=number, **options)
+        dag = table_of(graphs, option, num_classes=number, **options)
         assert dag.schema.graph_targets[0].size == number
-    with pytest.raises(RecordError, match="2"):
-        graphs("smiles", TABLE, "a.csv", num_classes=2, **options)
+    with pytest.raises(RecordError, match="'w' is '2', which is not one of the classes 0 .. 1"):
+        table_of(graphs, option, num_classes=2, **options)
 
 
-@row.changes("smiles.class_names", "the codes of classes: their places in this list")
-def _(graphs):
+@row.changes(columns("class_names"), "the codes of classes: their places in this list")
+def _(graphs, option):
+    options = {"task": "classification", "target_columns": ["kind"]}
     for names in (["no", "yes"], ["yes", "no"]):
-        options = {"task": "classification", "class_names": {"kind": names}}
-        dag = graphs("smiles", TABLE, "a.csv", target_columns=["kind"], **options)
+        dag = table_of(graphs, option, class_names={"kind": names}, **options)
         cells = [names[code] for code in dag.graph_column("kind").tolist()]
         assert cells == ["no", "yes", "no"]
+    with pytest.raises(RecordError, match="'kind' is 'yes', which is not one of the classes no, m"):
+        table_of(graphs, option, class_names={"kind": ["no", "maybe"]}, **options)
+    with pytest.raises(ConfigError, match="class_names names 'z', which is no target"):
+        table_of(graphs, option, class_names={"z": ["yes", "no"]}, **options)
 
 
 @row.changes("smiles.positive", "the class that has the code 1, however classes are ordered")
@@ -93,13 +126,12 @@ def _(graphs):
 
 
 @row.changes(
-    "smiles.weight_column",
-    "how often a record counts in training, and no input of the model",
+    columns("weight_column"), "how often a record counts in training, and no input of the model"
 )
-def _(graphs):
+def _(graphs, option):
     text = "smiles,y,times\nCCO,1,0.5\nCC,2,0\nC,3,2\n"
-    plain = graphs("smiles", text, "w.csv", target_columns=["y"])
-    dag = graphs("smiles", text, "w.csv", target_columns=["y"], weight_column="times")
+    plain = table_of(graphs, option, text, target_columns=["y"])
+    dag = table_of(graphs, option, text, target_columns=["y"], weight_column="times")
     assert plain.weights() is None
     assert dag.weights().tolist() == [0.5, 0, 2]
     assert dag.schema.graph_inputs == plain.schema.graph_inputs == ()
@@ -114,7 +146,7 @@ def _(graphs):
 @row.changes("smiles.bounded_targets", "cells such as >5 are bounds of the target")
 def _(graphs):
     text = "smiles,y\nCCO,>5\nCC,<2\nC,3\n"
-    with pytest.raises(RecordError, match=">5"):
+    with pytest.raises(RecordError, match="'>5', which is a bound. Set data.bounded_targets=true"):
         graphs("smiles", text, "a.csv", target_columns=["y"])
     dag = graphs("smiles", text, "a.csv", target_columns=["y"], bounded_targets=True)
     assert dag.graph_column("y").tolist() == [5, 2, 3]
@@ -128,24 +160,11 @@ def _(graphs):
     assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
 
 
-@row.changes("smiles.split_column", "data.split=given divides the records as this column says")
-def _(lab, tmp_path):
-    parts = ["test", "train", "train", "val", "train", "test"]
-    rows = "".join(f"{'C' * (i + 1)},{i},{part}\n" for i, part in enumerate(parts))
-    path = lab.write("parts.csv", f"smiles,y,part\n{rows}")
-    data = DataModule(
-        adapter="smiles",
-        path=str(path),
-        split="given",
-        split_column="part",
-        cache_dir=str(tmp_path),
-        num_workers=0,
-        target_columns=["y"],
-    )
-    data.prepare()
-    for name in ("train", "val", "test"):
-        expected = [i for i, part in enumerate(parts) if part == name]
-        assert sorted(data.split.part(name).tolist()) == expected
+@row.changes(columns("split_column"), "the part of each record, which data.split=given reads")
+def _(graphs, option):
+    text = "smiles,y,part\nCCO,1,train\nCC,2,test\nC,3,val\n"
+    dag = table_of(graphs, option, text, target_columns=["y"], split_column="part")
+    assert dag.strings("graph", "part of the split") == ["train", "test", "val"]
 
 
 # What a molecule becomes

@@ -47,7 +47,7 @@ def trees() -> tuple[States, TypedDAG]:
 
 @cache
 def two_outputs() -> tuple[States, TypedDAG]:
-    """The same as one graph with two outputs, the roots: what pairs are."""
+    """The two trees as one pair: a graph with two outputs."""
     states, dag = trees()
     one = replace(
         dag,
@@ -69,7 +69,7 @@ def make(name: str, **options: object) -> Readout:
 
 
 def rows(readout: Readout) -> Tensor:
-    """What it reads of the trees."""
+    """The rows that a readout makes of the trees."""
     states, dag = two_outputs() if readout.pairs else trees()
     with torch.no_grad():
         found: Tensor = readout(states, dag)
@@ -148,7 +148,7 @@ def _():
 
 
 def rows_of(readout: Readout, values: dict[str, Tensor]) -> Tensor:
-    """What it reads of these values of the nodes."""
+    """The rows that a readout makes of these values of the nodes."""
     _, dag = two_outputs() if readout.pairs else trees()
     fields = {name: torch.cat([value[:1] * 0, value]) for name, value in values.items()}
     has = dict.fromkeys(range(len(dag.schema.types)), frozenset(fields))

@@ -1,4 +1,4 @@
-"""Parts of somebody else's, as a config may name them."""
+"""A callback that a config names, and that notes facts of the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from graphfold.layers import RegressionHead
 from graphfold.training import Callback, Loop
 
 
@@ -26,7 +25,3 @@ class Spy(Callback):
 
 #: Overrides that add it.
 SPY = ["+callbacks.spy._target_=effects.spies.Spy"]
-
-
-class OwnHead(RegressionHead):
-    """A head of somebody else's: runs that have it are trusted by name, or refused."""

@@ -19,7 +19,7 @@ NOTHING, CHANGES, REFUSED = "nothing changes", "changes", "refused"
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one option, or of a few that one check tries together.
+    """The effect of one option, or of a few that one check tries together.
 
     Args:
         options: ids out of `walk.options`.
@@ -47,11 +47,11 @@ class Rows(list[Row]):
     """The rows of one file, in order; its methods decorate checks."""
 
     def changes(self, options: str | Sequence[str], statement: str, slow: bool = False) -> Any:
-        """A row that says what an option changes."""
+        """A row for what an option changes."""
         return self._add(options, CHANGES, statement, slow)
 
     def nothing(self, options: str | Sequence[str], statement: str, slow: bool = False) -> Any:
-        """A row that says what stays the same, whatever the option is."""
+        """A row for an option that does not change some result."""
         return self._add(options, NOTHING, statement, slow)
 
     def refused(self, options: str | Sequence[str], statement: str, slow: bool = False) -> Any:

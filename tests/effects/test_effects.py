@@ -6,7 +6,6 @@ import inspect
 
 import pytest
 from effects import all_rows
-from effects.table import Row
 
 ROWS = all_rows.ROWS
 
@@ -15,7 +14,7 @@ ROWS = all_rows.ROWS
     "row",
     [pytest.param(r, id=r.name, marks=[pytest.mark.slow] if r.slow else []) for r in ROWS],
 )
-def test_effect(row: Row, request: pytest.FixtureRequest) -> None:
+def test_effect(row, request):
     arguments = {
         name: row.options[0] if name == "option" else request.getfixturevalue(name)
         for name in inspect.signature(row.check).parameters

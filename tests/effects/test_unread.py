@@ -13,14 +13,14 @@ from graphfold.datasets.data_module import DataModule
 from graphfold.errors import ConfigError
 
 
-def test_every_option_has_a_row() -> None:
+def test_every_option_has_a_row():
     assert sorted([*unread.READ, *unread.UNREAD]) == unread.options()
 
 
 @pytest.mark.parametrize(
     "row", [pytest.param(r, id=name) for name, r in sorted(unread.UNREAD.items())]
 )
-def test_an_option_that_is_not_read_is_refused(row: unread.Unread, lab: Lab) -> None:
+def test_an_option_that_is_not_read_is_refused(row, lab):
     if row.words:
         base, *overrides = row.words
         folder = f"hydra.run.dir={lab.folder}/refused"

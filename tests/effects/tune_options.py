@@ -62,23 +62,23 @@ def _(lab, tmp_path, option):
 )
 def _(lab, tmp_path):
     base = f"sqlite:///{tmp_path}/base.db"
-    for name in ("first", "second"):
-        searched(lab, tmp_path / name, FEW, f"tune.study={name}", f"tune.storage={base}")
-    assert sorted(optuna.get_all_study_names(base)) == ["first", "second"]
-    assert not (tmp_path / "first" / "study.log").exists()
+    words = (FEW, "tune.trials=1", "tune.study=mine", f"tune.storage={base}")
+    assert searched(lab, tmp_path / "run", *words) == []
+    assert optuna.get_all_study_names(base) == ["mine"]
+    assert not (tmp_path / "run" / "study.log").exists()
 
 
 @row.changes("tune/default.sampler", "how values are drawn; with a seed they are repeated")
 def _(lab, tmp_path):
-    words = ["optimizer.lr=interval(0.1,0.9)", "tune.sampler.seed=3", "tune.trials=2"]
+    words = ["optimizer.lr=interval(0.1,0.9)", "tune.sampler.seed=3", "tune.trials=1"]
     one, again = (searched(lab, tmp_path / name, *words) for name in "ab")
     assert [trial.params for trial in one] == [trial.params for trial in again]
 
 
 @row.changes("tune/default.pruner", "which trainings are stopped, and when")
 def _(lab, tmp_path):
-    words = [FEW, "tune.pruner.n_startup_trials=2", "tune.pruner.n_warmup_steps=3"]
+    words = [FEW, "tune.trials=3", "tune.pruner.n_startup_trials=2", "tune.pruner.n_warmup_steps=3"]
     stopped = [trial.last_step for trial in searched(lab, tmp_path / "a", *words)]
-    assert stopped == [6, 6, 3, 3, 3, 3]
-    never = [trial.last_step for trial in searched(lab, tmp_path / "b", FEW, "tune.pruner=null")]
-    assert never == [6] * 6
+    assert stopped == [6, 6, 3]
+    words = [FEW, "tune.trials=3", "tune.pruner=null"]
+    assert [trial.last_step for trial in searched(lab, tmp_path / "b", *words)] == [6] * 3

@@ -1,13 +1,12 @@
-"""With what is an option of data, split or training not read? There it is refused.
+"""Settings under which an option of data, split or training is not read, and so is refused.
 
 A row for each of these options: the settings under which nothing would read it and a part of the
-message, or in words why it is read whatever the others are. Those of the readers `json`, `plans`
-and `python` are not among them; rows of `*_options.py` say what they do.
+message, or in words why it is read whatever the others are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +15,6 @@ from effects import walk
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
-
-#: Sections that are about other things than data, split and training.
-OTHERS = ("hydra", "tune", "experiment", "model", "json", "plans", "python")
 
 
 @dataclass(frozen=True)
@@ -38,15 +34,14 @@ class Unread:
 
 def options() -> list[str]:
     """The ids of all options of data, split and training."""
-    adapters = {*ADAPTERS.paths} - {*OTHERS}
-    return sorted(name for name in walk.options() if " " not in name and _is_here(name, adapters))
+    return sorted(filter(_is_here, walk.options()))
 
 
-def _is_here(name: str, adapters: Iterable[str]) -> bool:
+def _is_here(name: str) -> bool:
     section = name.rpartition(".")[0]
     groups = ("trainer", "optimizer", "lr_scheduler", "callbacks", "logger")
     return (
-        section in ("", "data", "loss", "calibration", *adapters, *CORPORA)
+        section in ("", "data", "loss", "calibration", *ADAPTERS.paths, *CORPORA)
         or section.partition("/")[0] in groups
     )
 

@@ -1,4 +1,6 @@
-"""Every option that a user can set, found where it is declared: configs, signatures, parsers.
+"""Every option that a user can set, found where it is declared: configs and signatures.
+
+Options of commands are no part of it: tests beside each command have those.
 
 An option's id says where it is set:
 
@@ -7,24 +9,20 @@ An option's id says where it is set:
 - `data.batch_size`: an argument of `DataModule` or one of its settings; `smiles.salts`: an option
   of that adapter; `listops_generated.pool`: an option of a corpus that is made on the spot;
 - `model/gcn.dropout`: a key that the parts of a model share; `GCNCell.norm`: an argument of a class
-  that configs of models name, or that could be named in the place of one;
-- `evaluate --split`, `evaluate RUN`: of a command.
+  that configs of models name, or that could be named in the place of one.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from omegaconf import OmegaConf
 
-from graphfold import cli
 from graphfold.datasets.corpora.corpus_table import CORPORA
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.settings import NAMES
@@ -47,7 +45,7 @@ MODELS = "model"
 @cache
 def options() -> frozenset[str]:
     """The ids of all options."""
-    found = (_of_primaries, _of_groups, _of_data, _of_models, _of_experiments, _of_commands)
+    found = (_of_primaries, _of_groups, _of_data, _of_models, _of_experiments)
     return frozenset(name for walk in found for name in walk())
 
 
@@ -169,28 +167,6 @@ def _targets(node: Any) -> Iterator[Callable[..., Any]]:
 
 def _arguments(part: Callable[..., Any]) -> list[str]:
     return [name for name in inspect.signature(part).parameters if name not in GIVEN]
-
-
-def _of_commands() -> Iterator[str]:
-    for name, parser in parsers().items():
-        for action in parser._actions:
-            if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
-                continue
-            yield f"{name} {max(action.option_strings, key=len, default=action.metavar)}"
-
-
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command, and that of `graphfold` itself."""
-    made: list[argparse.ArgumentParser] = []
-    add = argparse.ArgumentParser.__init__
-
-    def remember(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> None:
-        made.append(self)
-        add(self, *args, **kwargs)
-
-    with mock.patch.object(argparse.ArgumentParser, "__init__", remember):
-        cli.parse_arguments(["list"])
-    return {parser.prog.partition(" ")[2] or parser.prog: parser for parser in made}
 
 
 def _files(group: str) -> list[Path]:

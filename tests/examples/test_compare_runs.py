@@ -23,7 +23,7 @@ def sweep(folder: Path, values: dict[str, list[float]]) -> Path:
     return folder
 
 
-def test_runs_on_the_same_splits_are_paired(tmp_path: Path) -> None:
+def test_runs_on_the_same_splits_are_paired(tmp_path):
     a = sweep(tmp_path / "a", {"x": [1.0], "y": [2.0], "z": [4.0]})
     b = sweep(tmp_path / "b", {"z": [4.5], "x": [1.2], "y": [2.1]})
     p = stats.ttest_rel([1.2, 2.1, 4.5], [1.0, 2.0, 4.0]).pvalue
@@ -34,7 +34,7 @@ def test_runs_on_the_same_splits_are_paired(tmp_path: Path) -> None:
         example("compare_runs").main([str(a), str(other)])
 
 
-def test_seeds_are_independent_samples_and_single_runs_are_drawn(tmp_path: Path) -> None:
+def test_seeds_are_independent_samples_and_single_runs_are_drawn(tmp_path):
     table = write_molecules(tmp_path / "m.csv", 60)
     words = [*QUICK, "data=smiles", f"data.path={table}", "data.target_columns=[c]", "logger=none"]
     words += [f"data.cache_dir={tmp_path}/cache", "seed=1,2", "data.seed=0"]

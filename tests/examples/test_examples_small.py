@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from example_files import FOLDER, example
 
 from graphfold import blocks as td
-from graphfold.errors import RecordError
-
-#: What + - * do with left and right: the weights of both, and of their product.
-MEANINGS = [((1, 1), 0), ((1, -1), 0), ((0, 0), 1)]
 
 TREES = """(3 (2 It) (4 (3 's) (4 (2 a) (4 lovely))))
 (1 (2 A) (0 (1 dull) (2 film)))
@@ -39,7 +32,7 @@ def agree(model: td.CompiledModel, examples: list[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:FunctionCell is not compiled")  # dropout, and labels
-def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
+def test_sentiment_learns_four_trees(tmp_path):
     module = example("sentiment")
     (tmp_path / "trees.txt").write_text(TREES)
     codes: dict[str, int] = {}
@@ -61,31 +54,7 @@ def test_sentiment_learns_four_trees(tmp_path: Path) -> None:
     assert module.accuracy(model, data.loader(3), "nodes") > 0.9
 
 
-def test_sentiment_is_the_tree_lstm_of_the_equations() -> None:
-    module = example("sentiment")
-    torch.manual_seed(0)
-    leaf, branch = module.TreeLSTM(3, 0).eval(), module.TreeLSTM(3, 2).eval()
-    x = torch.randn(2, 3)
-    i, o, u = (leaf.gates.weight @ x[0] + leaf.gates.bias).split(3)
-    c = torch.sigmoid(i) * torch.tanh(u)
-    h = torch.sigmoid(o) * torch.tanh(c)
-    states = leaf(x)
-    torch.testing.assert_close((states[0][0], states[1][0]), (h, c))
-    (h1, h2), (c1, c2) = states
-    i, o, u, f1, f2 = (branch.gates.weight @ torch.cat([h1, h2]) + branch.gates.bias).split(3)
-    c = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(f1) * c1 + torch.sigmoid(f2) * c2
-    left, right = ((h[None], c[None]) for h, c in ((h1, c1), (h2, c2)))
-    found = branch(left, right)
-    torch.testing.assert_close(found, ((torch.sigmoid(o) * torch.tanh(c))[None], c[None]))
-
-
-def test_a_broken_tree_is_named(tmp_path: Path) -> None:
-    (tmp_path / "trees.txt").write_text("(2 fine)\n(3 (2 a) (2 b)\n")
-    with pytest.raises(RecordError, match="bracket opened at column 1 is never closed"):
-        list(example("sentiment").read(tmp_path / "trees.txt", {}))
-
-
-def test_tree_rnn() -> None:
+def test_tree_rnn():
     module = example("tree_rnn")
     rng = random.Random(0)
     formulas = [module.random_formula(rng, 3) for _ in range(20)]
@@ -95,51 +64,8 @@ def test_tree_rnn() -> None:
     agree(td.compile(module.tree_rnn(4)), formulas)
 
 
-def test_the_calculator_can_be_exact() -> None:
-    """Its layers hold the true meaning of all three operators."""
-    module = example("calculator")
-    model = td.compile(module.calculator("+-*", size=1))
-    tables = {tuple(p.shape): p for p in model.parameters()}
-    with torch.no_grad():
-        for p in model.parameters():
-            p.zero_()
-        tables[10, 1].copy_(torch.arange(10.0)[:, None])
-    buttons = [m for m in model.modules() if isinstance(m, module.Button)]
-    (output,) = [m for m in model.modules() if type(m) is torch.nn.Linear and m not in own(buttons)]
-    output.weight.data.fill_(1)
-    expressions = module.distinct_expressions(random.Random(0), 50, 3, "+-*")
-    found = []
-    for meanings in itertools.permutations(MEANINGS):  # which button is which is not told
-        for button, (weight, product) in zip(buttons, meanings, strict=True):
-            button.linear.weight.data.copy_(torch.tensor([weight]))
-            button.left.weight.data.fill_(product)
-            button.right.weight.data.fill_(1)
-        found.append(module.accuracy(model, expressions))
-    assert sorted(share == 1.0 for share in found) == [False] * 5 + [True]
-
-
-def own(modules: list[torch.nn.Module]) -> set[torch.nn.Module]:
-    """All parts of some modules."""
-    return {part for module in modules for part in module.modules()}
-
-
-def test_expressions_have_the_depth_and_are_distinct() -> None:
-    module = example("calculator")
-
-    def depth(e: Any) -> int:
-        return 0 if isinstance(e, int) else 1 + max(map(depth, e[1:]))
-
-    found = module.distinct_expressions(random.Random(0), 200, 2, "+-")
-    assert {depth(e) for e in found} == {2}
-    assert len(set(found)) == 200
-    assert {e[0] for e in found} == {"+", "-"}
-    assert module.value(("-", 3, ("*", 2, 4))) == -5
-    torch.manual_seed(0)
-    agree(td.compile(module.calculator("+-")), found[:20])
-
-
 @pytest.mark.parametrize("name", ["sum", "min"])
-def test_reductions_learn_two_numbers(name: str) -> None:
+def test_reductions_learn_two_numbers(name):
     module = example("sum_and_min")
     torch.manual_seed(0)
     model = td.compile(module.reduction(16))
@@ -153,7 +79,7 @@ def test_reductions_learn_two_numbers(name: str) -> None:
     agree(model, [*lists[:5], [0.5] * 7])
 
 
-def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
+def test_languages_read_files_and_tell_them_apart(tmp_path):
     module = example("languages")
     rng = random.Random(1)
     for name in ("first", "second"):
@@ -169,25 +95,6 @@ def test_languages_read_files_and_tell_them_apart(tmp_path: Path) -> None:
     agree(td.compile(module.language_model("abc", 2, 4)), ["ab c", "", "  ca  b zebra"])
 
 
-def test_languages_run_as_a_script_on_files_that_the_user_names(tmp_path: Path) -> None:
-    rng = random.Random(1)
-    files = [tmp_path / f"{name} lines.txt" for name in "ab"]
-    for file in files:
-        lines = example("languages").invented_lines(rng, 40)
-        file.write_text("\n".join([*lines, "Größe — ça, 语言"]), encoding="utf-8")
-    command = [sys.executable, str(FOLDER / "languages.py"), *map(str, files), "--epochs", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith(" of 16 test lines in 2 languages\n")
-
-
-def test_parts_of_the_lines_do_not_overlap() -> None:
-    languages = [[f"{name}{n}" for n in range(50)] for name in "ab"]
-    parts = example("languages").split(random.Random(0), languages)
-    assert [len(part) for part in parts] == [70, 10, 20]
-    assert len(set().union(*parts)) == 100
-    assert all(languages[number].count(line) == 1 for part in parts for line, number in part)
-
-
 @pytest.mark.parametrize(
     ("name", "small"),
     [
@@ -196,9 +103,7 @@ def test_parts_of_the_lines_do_not_overlap() -> None:
         ("languages", ["--lines", "40", "--epochs", "1"]),
     ],
 )
-def test_settings_are_chosen_on_other_examples_than_the_result(
-    name: str, small: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_are_chosen_on_other_examples_than_the_result(name, small, capsys):
     seen = []
     module = example(name)
     lower = td.CompiledModel.lower
@@ -220,7 +125,7 @@ def test_settings_are_chosen_on_other_examples_than_the_result(
     assert "validation" in printed[1]
 
 
-def test_the_composed_attention_is_the_ready_one() -> None:
+def test_the_composed_attention_is_the_ready_one():
     module = example("attention")
     torch.manual_seed(0)
     score = torch.nn.Linear(3, 1)
@@ -234,7 +139,7 @@ def test_the_composed_attention_is_the_ready_one() -> None:
     agree(td.compile(module.adder(4)), [module.random_sequence(rng, n)[0] for n in (3, 9)])
 
 
-def test_weave_is_its_equations() -> None:
+def test_weave_is_its_equations():
     """Against the formulas, for three atoms, with the weights of the blocks."""
     module = example("graph_convolution")
     torch.manual_seed(0)
@@ -263,7 +168,7 @@ def test_weave_is_its_equations() -> None:
     torch.testing.assert_close(torch.stack(list(found_pairs[0])), new_p)
 
 
-def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path: Path) -> None:
+def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path):
     module = example("graph_convolution")
     assert module.main(["--epochs", "1", "--molecules", "6"])[0] > 0
     header = "smiles,measured log solubility in mols per litre\n"
@@ -273,21 +178,10 @@ def test_graph_convolution_runs_on_its_handful_and_on_tables(tmp_path: Path) -> 
         module.molecule_of("C1")
 
 
-@pytest.mark.parametrize("order", [(1, 0, 2, 3), (3, 2, 1, 0), (2, 3, 1, 0)])
-def test_solubility_does_not_depend_on_the_order_of_atoms(order: tuple[int, ...]) -> None:
-    module = example("graph_convolution")
-    torch.manual_seed(0)
-    model = td.compile(module.solubility(((4, 3),))).double()
-    atoms, rows = (np.array(part) for part in module.molecule_of("CC(=O)N"))
-    turned = atoms[list(order)], rows[np.ix_(order, order)]
-    one, other = model([(atoms, rows), turned])
-    torch.testing.assert_close(one, other)
-
-
 VALUES = [None, True, -3, 2.5, "", "text", [], [1, [None, {}]], {}, {"b": [], "a": {"c": False}}]
 
 
-def test_any_json_value_is_taken() -> None:
+def test_any_json_value_is_taken():
     module = example("json_records")
     torch.manual_seed(0)
     model = td.compile(module.record_model(3, 4))
@@ -295,7 +189,7 @@ def test_any_json_value_is_taken() -> None:
     agree(model, VALUES)
 
 
-def test_json_records_reads_files(tmp_path: Path) -> None:
+def test_json_records_reads_files(tmp_path):
     module = example("json_records")
     for name, values in (("a", [{"n": n} for n in range(30)]), ("b", [[n] for n in range(30)])):
         (tmp_path / name).write_text("\n".join(map(json.dumps, values)))
@@ -306,20 +200,12 @@ def test_json_records_reads_files(tmp_path: Path) -> None:
         module.main(files[:1])
 
 
-def test_the_invented_records_hold_what_their_kind_says() -> None:
-    module = example("json_records")
-    rng = random.Random(0)
-    for kind in range(3):
-        text = json.dumps(module.invented_record(rng, kind))
-        assert ("failed" in text) == (kind == 1)
-
-
 #: Those that need an engine are a few lines for it alone, see test_predict_on_engines.
 SCRIPTS = [path for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith("predict_on")]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
+def test_every_example_says_what_it_is_and_how_to_run_it(path):
     if path.stem == "spacy_component":
         pytest.importorskip("spacy", reason="spacy is not installed")
     module = example(path.stem)
@@ -328,7 +214,7 @@ def test_every_example_says_what_it_is_and_how_to_run_it(path: Path) -> None:
     assert f"    python examples/{path.name}" in module.__doc__
 
 
-def test_examples_run_as_scripts() -> None:
+def test_examples_run_as_scripts():
     arguments = ["attention.py", "--length", "5", "--sequences", "50", "--epochs", "1"]
     command = [sys.executable, str(FOLDER / arguments[0]), *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

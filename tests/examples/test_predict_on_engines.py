@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +20,7 @@ ENGINES = {"ray": ("ray", None), "spark": ("pyspark", "java"), "dask": ("dask", 
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_gives_the_rows_of_the_command(name: str, tmp_path: Path) -> None:
+def test_an_engine_gives_the_rows_of_the_command(name, tmp_path):
     library, needed = ENGINES[name]
     if library not in {found.name for found in distributions()}:
         pytest.skip(f"{library} is not installed")

@@ -35,7 +35,7 @@ def run_readme(folder: Path) -> None:
             assert run(*words, *(QUICK if words[0] == "train" else [])) == 0, line
 
 
-def test_the_commands_of_the_page_run(folder: Path) -> None:
+def test_the_commands_of_the_page_run(folder):
     run_readme(folder)
     metrics = read_json(folder / "runs" / "plans" / "metrics.json")
     assert metrics["test/q_error"] >= 1
@@ -60,7 +60,7 @@ def test_the_commands_of_the_page_run(folder: Path) -> None:
         assert fault in answer["reason"]
 
 
-def test_measured_numbers_are_targets_and_no_features(folder: Path) -> None:
+def test_measured_numbers_are_targets_and_no_features(folder):
     from postgresql_plans import PlansAdapter  # type: ignore[import-not-found]
 
     lines = (folder / "plans.jsonl").read_text().splitlines()
@@ -77,7 +77,7 @@ def test_measured_numbers_are_targets_and_no_features(folder: Path) -> None:
     assert not [name for name in names if "Actual" in name]
 
 
-def test_only_public_names_are_imported() -> None:
+def test_only_public_names_are_imported():
     tree = ast.parse((QUERY_PLANS / "postgresql_plans.py").read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {str(name) for name in modules if str(name).startswith("graphfold")}

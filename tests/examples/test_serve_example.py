@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from example_files import example
-from training.tiny_runs import MOLECULES, train, write_molecules
+from training.tiny_runs import train, write_molecules
 
 import graphfold
 
@@ -77,7 +77,7 @@ def server(run: Path) -> Iterator[Server]:
     ready.thread.join()
 
 
-def test_32_clients_get_the_answers_to_their_own_records(server: Server, run: Path) -> None:
+def test_32_clients_get_the_answers_to_their_own_records(server, run):
     smiles = ["C" * n + end for n in range(1, 17) for end in ("O", "N")]
     model = graphfold.load(run)
     expected = {item: model.predict([item])[0]["prediction"] for item in smiles}
@@ -101,30 +101,7 @@ def test_32_clients_get_the_answers_to_their_own_records(server: Server, run: Pa
     assert batches < 32 * 6  # fewer than there were requests
 
 
-def test_what_waits_is_predicted_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, is_open = [], threading.Event()
-    predict = server.batcher.model.predict
-
-    def slow(records: list[str]) -> list[dict[str, Any]]:
-        sizes.append(len(records))
-        is_open.wait()
-        found: list[dict[str, Any]] = predict(records)
-        return found
-
-    monkeypatch.setattr(server.batcher.model, "predict", slow)
-    with ThreadPoolExecutor(len(MOLECULES)) as pool:
-        answers = [pool.submit(server.predict, item) for item in MOLECULES]
-        while server.metric("graphfold_waiting_records") < len(MOLECULES) - sum(sizes):
-            time.sleep(0.01)  # until all others wait for the first
-        is_open.set()
-        assert all(answer.result()[0]["reason"] == "" for answer in answers)
-    assert sum(sizes) == len(MOLECULES)
-    assert len(sizes) <= 3
-
-
-def test_a_record_that_the_model_fails_on_costs_only_itself(
-    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_the_model_fails_on_costs_only_itself(server, monkeypatch, caplog):
     predict = server.batcher.model.predict
 
     def failing(records: list[str]) -> list[dict[str, Any]]:
@@ -155,19 +132,19 @@ def test_a_record_that_the_model_fails_on_costs_only_itself(
         (json.dumps({"records": ["C" * (8 << 20)]}), 413, "more than 8,388,608 bytes"),
     ],
 )
-def test_wrong_requests_are_refused(server: Server, body: str, status: int, text: str) -> None:
+def test_wrong_requests_are_refused(server, body, status, text):
     found, content = server.ask("/predict", body)
     assert (found, text in content) == (status, True), content
     assert server.predict("CCO")[0]["reason"] == ""
 
 
-def test_too_many_that_wait_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_that_wait_are_refused(server, monkeypatch):
     monkeypatch.setattr(server.example, "MOST_WAITING", 2)
     status, text = server.ask("/predict", {"records": ["C"] * 3})
     assert (status, text) == (503, '{"detail":"too many records wait"}')
 
 
-def test_health_says_whether_it_predicts(server: Server, run: Path) -> None:
+def test_health_says_whether_it_predicts(server, run):
     status, text = server.ask("/health")
     assert status == 200
     assert json.loads(text)["run"] == str(run)
@@ -178,19 +155,3 @@ def test_health_says_whether_it_predicts(server: Server, run: Path) -> None:
         assert server.ask("/health")[0] == 503
     finally:
         server.batcher.worker = worker
-
-
-def test_the_load_script_prints_rate_and_delays(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "m.txt").write_text("CCO\nC1CC\n")
-    url = f"http://localhost:{server.port}"
-    words = [str(tmp_path / "m.txt"), "--url", url, "--clients", "2", "--seconds", "0.5"]
-    example("serve_load").main(words)
-    printed = capsys.readouterr().out
-    assert printed.startswith("2 clients: ")
-    assert "records/s, p50" in printed
-    assert "\n" not in printed.strip()
-    rate = float(printed.split(": ")[1].split()[0])
-    failed = int(printed.split(", ")[-1].split()[0])
-    assert 0 < failed < rate * 0.5 + 1  # C1CC cannot be read, CCO can

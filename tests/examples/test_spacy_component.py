@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,9 +25,7 @@ def parse(doc: Any) -> Any:
     return spacy.tokens.Doc(doc.vocab, words, heads=heads, deps=["dep"] * len(words))
 
 
-def test_words_have_the_predictions_of_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_have_the_predictions_of_the_run(tmp_path, capsys):
     rng = Random(0)
     (tmp_path / "words.conllu").write_text("\n".join(conllu(rng) for _ in range(12)))
     words = ["data=conllu", f"data.path={tmp_path}/words.conllu", "model.hidden_size=8"]

@@ -7,25 +7,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from training.tiny_runs import run, train, write_corpora
+from training.tiny_runs import run
 
 import graphfold
 from graphfold.errors import RecordError
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 TREES = "(_ (_ the) (_ film))\n(_ (_ the\n(_ <b>&)\n"
 
 
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("draw")
-    root = write_corpora(folder / "corpora")
-    return train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
-
-
-def test_a_page_shows_every_record_in_order(
-    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_shows_every_record_in_order(trees, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("new.txt").write_text(TREES)
     assert run("draw", trees, "new.txt") == 0
@@ -45,9 +35,19 @@ def test_a_page_shows_every_record_in_order(
         assert drawing.strip() in page
 
 
-def test_what_cannot_be_drawn_is_wrong_use(
-    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pictures_go_where_they_are_told_in_batches_of_any_size(trees, tmp_path, capsys):
+    (tmp_path / "new.txt").write_text("(_ (_ a) (_ film))\n" * 3)
+    for name in ("1", "100"):
+        words = ("--output", tmp_path / name, "--batch-size", name, "--target", "label")
+        assert run("draw", trees, tmp_path / "new.txt", *words) == 0
+    names = [f"{number:05}.svg" for number in (1, 2, 3)]
+    drawn = [[(tmp_path / size / name).read_text() for name in names] for size in ("1", "100")]
+    assert drawn[0] == drawn[1]
+    assert run("draw", trees, tmp_path / "new.txt", "--batch-size", "0") == 2
+    assert "'0' is not a whole number from 1 on" in capsys.readouterr().err
+
+
+def test_what_cannot_be_drawn_is_wrong_use(trees, tmp_path, capsys):
     path = tmp_path / "new.txt"
     path.write_text("(_ (_ the\n")
     assert run("draw", trees, path, "--output", tmp_path / "out") == 2
@@ -63,7 +63,7 @@ def test_what_cannot_be_drawn_is_wrong_use(
     assert not Path("none_drawings").exists()
 
 
-def test_a_notebook_shows_what_a_model_draws(trees: Path) -> None:
+def test_a_notebook_shows_what_a_model_draws(trees):
     model = graphfold.load(trees)
     drawing = model.draw("(_ (_ the) (_ film))")
     assert drawing._repr_svg_() == drawing.svg

@@ -18,9 +18,9 @@ from graphfold.errors import DataError
 from graphfold.inference.predictor import Predictor
 
 
-@pytest.fixture(scope="module")
-def new(home: Path) -> Path:
-    path = home / "embedded.csv"
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    path = tmp_path / "embedded.csv"
     path.write_text("name,smiles,embedding_0\nbad,C1CC,x\nheptane,CCCCCCC,\nether,CCOCC,\n")
     return path
 
@@ -43,9 +43,7 @@ def head_of(predictor: Predictor, rows: torch.Tensor) -> list[Any]:
     return found
 
 
-def test_the_head_makes_the_prediction_of_an_embedding(
-    numbers: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_head_makes_the_prediction_of_an_embedding(numbers, new, tmp_path, capsys):
     rows = table_of(numbers, new, tmp_path / "e.csv")
     assert "2 embedded, 1 could not be read" in capsys.readouterr().err
     assert [row["name"] for row in rows] == ["bad", "heptane", "ether"]
@@ -59,9 +57,7 @@ def test_the_head_makes_the_prediction_of_an_embedding(
         assert row == pytest.approx([answer["prediction"][name] for name in names], rel=1e-5)
 
 
-def test_every_format_and_python_have_the_same_numbers(
-    numbers: Path, new: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_format_and_python_have_the_same_numbers(numbers, new, tmp_path, capsys):
     rows = table_of(numbers, new, tmp_path / "e.csv", "--batch-size", "1")
     wanted = vectors(rows[1:], 8)
     for suffix in ("npy", "parquet"):
@@ -88,17 +84,7 @@ def test_every_format_and_python_have_the_same_numbers(
         model.embed("CCO")
 
 
-def test_the_module_computes_the_embeddings(numbers: Path) -> None:
-    model = graphfold.load(numbers)
-    records = [model.adapter.record_of(smiles) for smiles in ("CCO", "c1ccccc1")]
-    batch = model.plan(read_records(model.adapter, Path(), records).dag)
-    assert not model.module.training
-    with torch.no_grad():
-        rows = model.module.rows(model.module.states(batch), batch)
-    torch.testing.assert_close(rows, model.embed(["CCO", "c1ccccc1"]))
-
-
-def test_a_tree_is_embedded_as_its_root(trees: Path, home: Path, tmp_path: Path) -> None:
+def test_a_tree_is_embedded_as_its_root(trees, home, tmp_path):
     path = home / "corpora" / "sst" / "test.txt"
     rows = table_of(trees, path, tmp_path / "t.csv")
     assert [row["line"] for row in rows] == [str(n) for n in range(1, 13)]
@@ -108,7 +94,7 @@ def test_a_tree_is_embedded_as_its_root(trees: Path, home: Path, tmp_path: Path)
         assert row == pytest.approx(list(answer["probabilities"].values()), rel=1e-4)
 
 
-def test_words_are_embedded_as_their_mean(tagger: Path, home: Path, tmp_path: Path) -> None:
+def test_words_are_embedded_as_their_mean(tagger, home, tmp_path):
     path = home / "corpora" / "ud_english_ewt" / "en_ewt-ud-dev.conllu"
     rows = table_of(tagger, path, tmp_path / "w.csv")
     predictor = graphfold.load(tagger)

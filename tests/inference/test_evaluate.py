@@ -2,133 +2,83 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from training.tiny_runs import listops, read_json, run, train, write_corpora, write_molecules
+from inference.conftest import SMALL
+from training.tiny_runs import read_json, run, train, write_molecules
 
 from graphfold.training.run.checkpoint import Checkpoint
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
+
+@pytest.fixture
+def evaluate(tmp_path: Path):
+    """`evaluate(run, *words)`: the metrics that the command writes."""
+
+    def evaluated(run_path: Path, *words: str | Path) -> dict[str, float | None]:
+        assert run("evaluate", run_path, "--json", tmp_path / "metrics.json", *words) == 0
+        return read_json(tmp_path / "metrics.json")
+
+    return evaluated
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("evaluate")
-
-
-@pytest.fixture(scope="module")
-def listops_run(folder: Path) -> Path:
-    return train(folder / "listops", *listops())
-
-
-@pytest.fixture(scope="module")
-def molecule_run(folder: Path) -> Path:
-    table = write_molecules(folder / "m.csv")
-    return train(
-        folder / "molecules", "data=smiles", f"data.path={table}", "data.target_columns=['a b',c]",
-        *SMALL,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def class_run(folder: Path) -> Path:
-    table = write_molecules(folder / "m.csv")
-    return train(
-        folder / "classes", "data=smiles", f"data.path={table}", "data.target_columns=[active]",
-        "data.task=classification", *SMALL,
-    )  # fmt: skip
-
-
-def evaluate(run_path: Path, *words: str | Path) -> dict[str, float | None]:
-    out = run_path.parent / "metrics_of_evaluate.json"
-    assert run("evaluate", run_path, "--json", out, *words) == 0
-    return read_json(out)
-
-
-@pytest.mark.parametrize("name", ["listops_run", "molecule_run", "class_run"])
-def test_the_numbers_of_training_to_all_digits(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["lists", "numbers", "classes", "trees"])
+def test_the_numbers_of_training_to_all_digits(name, evaluate, request, tmp_path, monkeypatch):
     run_path = request.getfixturevalue(name)
     monkeypatch.chdir(tmp_path)  # a run is found from anywhere
     trained = read_json(run_path / "metrics.json")
     assert evaluate(run_path) == trained
-    assert evaluate(run_path / "checkpoints" / "best.ckpt") == trained
+    best = run_path / "checkpoints" / "best.ckpt"
     test_only = {key: value for key, value in trained.items() if key.startswith("test/")}
-    assert evaluate(run_path, "--split", "test") == test_only
+    assert evaluate(best, "--split", "test") == test_only
+    other = evaluate(run_path, "--split", "val", "--batch-size", "3")
+    assert other == pytest.approx({key: trained[key] for key in other}, abs=1e-4)
 
 
-def test_other_batches_give_the_same_up_to_rounding(molecule_run: Path) -> None:
-    trained = read_json(molecule_run / "metrics.json")
-    found = evaluate(molecule_run, "--batch-size", "3")
-    assert found == pytest.approx(trained, abs=1e-4)
-
-
-def test_each_task_has_its_metric_and_the_mean_has_none(molecule_run: Path) -> None:
-    metrics = read_json(molecule_run / "metrics.json")
-    mean = (metrics["test/rmse/a b"] + metrics["test/rmse/c"]) / 2
-    assert metrics["test/rmse"] == pytest.approx(mean)
-
-
-def test_classification_of_molecules_has_areas(class_run: Path) -> None:
-    metrics = read_json(class_run / "metrics.json")
-    assert {"test/roc_auc", "test/pr_auc", "test/accuracy", "test/roc_auc/active"} <= set(metrics)
-
-
-def test_other_data_are_scored_whole_with_and_without_the_overlap(
-    listops_run: Path, folder: Path
-) -> None:
-    files = folder / "cache"
-    train_file = next(files.glob("listops_generated-*/train.tsv"))
-    test_file = next(files.glob("listops_generated-*/test.tsv"))
-    seen = train_file.read_text().splitlines()[:5]
-    mixed = folder / "mixed.tsv"
-    mixed.write_text("\n".join([*seen, *test_file.read_text().splitlines()]) + "\n")
-    metrics = evaluate(listops_run, "--data", mixed)
+def test_other_data_are_scored_whole_with_and_without_the_overlap(lists, evaluate, tmp_path):
+    parts = lists.parent / "cache"
+    train_file, test_file = (
+        next(parts.glob(f"listops_generated-*/{part}.tsv")) for part in ("train", "test")
+    )
+    seen, new = (file.read_text().splitlines() for file in (train_file, test_file))
+    mixed = tmp_path / "mixed.tsv"
+    mixed.write_text("\n".join([*seen[:5], *new]) + "\n")
+    metrics = evaluate(lists, "--data", mixed)
     assert {key.split("/")[0] for key in metrics} == {"test"}
     assert metrics["test/overlap"] == 5
-    trained = read_json(listops_run / "metrics.json")
+    trained = read_json(lists / "metrics.json")
     assert metrics["test/accuracy_unseen"] == pytest.approx(trained["test/accuracy"])
-    total = len(mixed.read_text().splitlines())
-    assert metrics["test/accuracy"] is not None
-    assert (metrics["test/accuracy"] * total) % 1 == pytest.approx(0, abs=1e-6)
+    assert (metrics["test/accuracy"] * (5 + len(new))) % 1 == pytest.approx(0, abs=1e-6)
 
 
-def test_bad_records_of_other_data(molecule_run: Path, folder: Path) -> None:
-    table = write_molecules(folder / "bad.csv", num_rows=20, bad_rows=5)
-    assert run("evaluate", molecule_run, "--data", table) == 2
-    metrics = evaluate(molecule_run, "--data", table, "--on-error", "skip")
+def test_bad_records_of_other_data(numbers, evaluate, tmp_path):
+    table = write_molecules(tmp_path / "bad.csv", num_rows=20, bad_rows=5)
+    assert run("evaluate", numbers, "--data", table) == 2
+    metrics = evaluate(numbers, "--data", table, "--on-error", "skip")
     assert metrics["test/coverage"] == pytest.approx(15 / 20)
 
 
-def test_a_setting_changes_how_data_are_read(
-    molecule_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (folder / "m.csv").read_text().replace("smiles", "my smiles", 1)
-    (folder / "renamed.csv").write_text(text)
-    assert run("evaluate", molecule_run, "--data", folder / "renamed.csv") == 2
+def test_a_setting_changes_how_data_are_read(numbers, home, evaluate, tmp_path, capsys):
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text((home / "m.csv").read_text().replace("smiles", "my smiles", 1))
+    assert run("evaluate", numbers, "--data", renamed) == 2
     assert "Add --set smiles_column=VALUE." in capsys.readouterr().err
-    words = ["--data", folder / "renamed.csv", "--set", "smiles_column='my smiles'"]
-    assert evaluate(molecule_run, *words)["test/overlap"] == 30
+    words = ["--data", renamed, "--set", "smiles_column='my smiles'", "batch_size=2"]
+    assert evaluate(numbers, *words)["test/overlap"] == 30
 
 
-def test_undefined_metrics_are_null_with_a_warning(
-    class_run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "ones.csv").write_text("smiles,active\nCC,1\nCCO,1\n")
-    metrics = evaluate(class_run, "--data", folder / "ones.csv")
-    assert metrics["test/roc_auc"] is None
+def test_undefined_metrics_are_null_with_a_warning(classes, evaluate, tmp_path, capsys):
+    (tmp_path / "ones.csv").write_text("smiles,active\nCC,1\nCCO,1\n")
+    assert evaluate(classes, "--data", tmp_path / "ones.csv")["test/roc_auc"] is None
     error = capsys.readouterr().err
     assert error.startswith("warning: test/roc_auc")
     assert error.count("\n") == 1
 
 
-def test_a_changed_file_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_is_refused(tmp_path, capsys):
     table = write_molecules(tmp_path / "m.csv")
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *SMALL]
     run_path = train(tmp_path / "run", *words)
@@ -138,10 +88,8 @@ def test_a_changed_file_is_refused(
     assert run("evaluate", run_path, "--data", table) == 0
 
 
-def test_classes_have_scores_of_their_own(
-    listops_run: Path, molecule_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    metrics = evaluate(listops_run, "--split", "test", "--per-class")
+def test_classes_have_scores_of_their_own(lists, numbers, evaluate, capsys):
+    metrics = evaluate(lists, "--split", "test", "--per-class")
     captured = capsys.readouterr()
     assert "classes of test\n" in captured.out
     assert captured.err.startswith("warning: test/precision/")  # of a class that is never predicted
@@ -157,33 +105,17 @@ def test_classes_have_scores_of_their_own(
             assert count == metrics[f"test/recall/{true}"] * metrics[f"test/support/{true}"]
     title = "answer of test: a row for each true class, a column for each predicted one\n"
     assert title in captured.out
-    trained = read_json(listops_run / "metrics.json")
-    assert {
-        key: metrics[key] for key in trained if key.startswith("test/")
-    }.items() <= trained.items()
-    assert run("evaluate", molecule_run, "--per-class") == 2
+    assert run("evaluate", numbers, "--per-class") == 2
     assert "predicts no classes" in capsys.readouterr().err
 
 
-def test_split_and_data_exclude_each_other(
-    listops_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("evaluate", listops_run, "--data", "x", "--split", "test") == 2
-    assert "--data or --split, not both" in capsys.readouterr().err
-
-
-def test_a_folder_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("evaluate", tmp_path) == 2
-    assert "no checkpoint in it" in capsys.readouterr().err
-
-
-def test_trees_with_labels_on_nodes_have_metrics_of_the_root(tmp_path: Path) -> None:
-    root = write_corpora(tmp_path / "corpora")
-    run_path = train(tmp_path / "run", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
-    metrics = read_json(run_path / "metrics.json")
-    names = {"root_accuracy", "root_binary_accuracy", "node_accuracy", "macro_f1"}
-    assert {f"test/{name}" for name in names} <= set(metrics)
-    assert evaluate(run_path) == metrics
+def test_wrong_use_is_refused(lists, tmp_path, capsys):
+    for words, message in (
+        ((lists, "--data", "x", "--split", "test"), "--data or --split, not both"),
+        ((tmp_path,), "no checkpoint in it"),
+    ):
+        assert run("evaluate", *words) == 2
+        assert message in capsys.readouterr().err
 
 
 ADAPTER = '''
@@ -194,9 +126,7 @@ class Mine(ListOpsAdapter):
 '''
 
 
-def test_a_package_of_ones_own_has_to_be_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_of_ones_own_has_to_be_trusted(tmp_path, evaluate, monkeypatch, capsys):
     (tmp_path / "own_adapter.py").write_text(ADAPTER)
     (tmp_path / "conf" / "data").mkdir(parents=True)
     lines = ["3\t( ( ( [MAX 2 ) 3 ) ] )", "5\t5", "0\t0", "7\t7"] * 5
@@ -210,45 +140,41 @@ def test_a_package_of_ones_own_has_to_be_trusted(
     )  # fmt: skip
     assert Checkpoint.load(run_path / "checkpoints" / "best.ckpt").packages == ["own_adapter"]
     del sys.modules["own_adapter"]
-    resume = ["train", f"resume={run_path}"]
-    for words in (["evaluate", run_path], ["predict", run_path, tmp_path / "f.tsv"], resume):
+    data, resume = tmp_path / "f.tsv", ["train", f"resume={run_path}"]
+    drawn = ["draw", run_path, data, "--output", tmp_path / "drawn"]
+    for words in (["evaluate", run_path], ["predict", run_path, data], drawn, resume):
         assert run(*words) == 2
         assert "add --trust own_adapter" in capsys.readouterr().err
         assert run(*words, "--trust", "another") == 2
         assert "own_adapter" not in sys.modules
     assert evaluate(run_path, "--trust", "own_adapter") == read_json(run_path / "metrics.json")
-    assert run("predict", run_path, tmp_path / "f.tsv", "--trust", "own_adapter") == 0
-    assert run(*resume, "--trust", "own_adapter") == 0
+    for words in (["predict", run_path, data], drawn, resume):
+        assert run(*words, "--trust", "own_adapter") == 0
 
 
-def test_a_checkpoint_that_names_a_foreign_class_is_refused(
-    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = torch.load(listops_run / "checkpoints" / "best.ckpt", weights_only=True)
-    for target in ("os.system", "torch.load", "graphfold.recipe.train"):
-        text = content["config"].replace("graphfold.layers.LeafLSTMCell", target)
-        torch.save({**content, "config": text}, tmp_path / "evil.ckpt")
-        assert run("evaluate", tmp_path / "evil.ckpt") == 2
-        error = capsys.readouterr().err
-        assert target in error
-        assert "not registered in graphfold" in error
+def changed(run_path: Path, folder: Path, old: str, new: str) -> Path:
+    """A copy of the best checkpoint with one text of its config replaced."""
+    path = Path(shutil.copy(run_path / "checkpoints" / "best.ckpt", folder / "changed.ckpt"))
+    content = torch.load(path, weights_only=True)
+    assert old in content["config"]
+    torch.save({**content, "config": content["config"].replace(old, new)}, path)
+    return path
 
 
-def test_a_checkpoint_with_broken_metrics_is_refused(
-    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = torch.load(listops_run / "checkpoints" / "best.ckpt", weights_only=True)
-    assert '"metrics": null' in content["config"]
-    text = content["config"].replace('"metrics": null', '"metrics": 3')
-    torch.save({**content, "config": text}, tmp_path / "broken.ckpt")
-    assert run("evaluate", tmp_path / "broken.ckpt") == 2
+@pytest.mark.parametrize("target", ["os.system", "torch.load", "graphfold.recipe.train"])
+def test_a_checkpoint_that_names_a_foreign_class_is_refused(target, lists, tmp_path, capsys):
+    path = changed(lists, tmp_path, "graphfold.layers.LeafLSTMCell", target)
+    assert run("evaluate", path) == 2
+    error = capsys.readouterr().err
+    assert target in error
+    assert "not registered in graphfold" in error
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(lists, tmp_path, capsys):
+    broken = changed(lists, tmp_path, '"metrics": null', '"metrics": 3')
+    assert run("evaluate", broken) == 2
     assert "metrics is 3, but it is a list" in capsys.readouterr().err
-
-
-def test_a_checkpoint_of_another_model_is_refused(
-    listops_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = torch.load(listops_run / "checkpoints" / "best.ckpt", weights_only=True)
+    content = torch.load(lists / "checkpoints" / "best.ckpt", weights_only=True)
     name, value = next(iter(content["state_dict"].items()))
     content["state_dict"][name] = torch.cat([value, value])
     torch.save(content, tmp_path / "other.ckpt")

@@ -8,28 +8,19 @@ import math
 from pathlib import Path
 
 import pytest
-from training.tiny_runs import run, train, write_corpora, write_molecules
+from inference.conftest import SMALL, Trained
+from training.tiny_runs import run, train, write_molecules
 
 import graphfold
 from graphfold.datasets.adapter import read_records
 from graphfold.inference.explain import Contributions, Explainer
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("explain_command")
-    write_corpora(folder / "corpora")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def values(folder: Path) -> Path:
-    table = write_molecules(folder / "m.csv")
-    columns = "data.target_columns=['a b',c]"
-    words = ["data=smiles", "model=dmpnn", f"data.path={table}", columns]
-    return train(folder / "values", *words, *SMALL, draws=True)
+@pytest.fixture(scope="session")
+def values(home: Path, trained: Trained) -> Path:
+    """A run of messages along bonds with two targets, and the pictures of its report."""
+    words = ("data=smiles", "model=dmpnn", f"data.path={home}/m.csv")
+    return trained("values", *words, "data.target_columns=['a b',c]", *SMALL, draws=True)
 
 
 def explain(run_path: Path, path: Path, output: Path, *words: str) -> list[dict[str, str]]:
@@ -38,10 +29,10 @@ def explain(run_path: Path, path: Path, output: Path, *words: str) -> list[dict[
         return list(csv.DictReader(file))
 
 
-def test_molecules_get_columns(values: Path, folder: Path) -> None:
-    path = folder / "new.csv"
+def test_molecules_get_columns(values, tmp_path):
+    path = tmp_path / "new.csv"
     path.write_text("name,smiles\nbad,C1CC\nethanol,CCO\nring,c1ccccc1\n")
-    rows = explain(values, path, folder / "out.csv")
+    rows = explain(values, path, tmp_path / "out.csv")
     kinds = ["atom_contributions", "bond_contributions"]
     wanted = [f"{target}_{kind}" for target in ("a b", "c") for kind in ("base", *kinds)]
     predicted = [f"{target}_{what}" for target in ("a b", "c") for what in ("pred", "limit")]
@@ -51,15 +42,10 @@ def test_molecules_get_columns(values: Path, folder: Path) -> None:
     assert len(atoms) == 3
     assert [bond[:2] for bond in bonds] == [[0, 1], [1, 2]]
     assert len(json.loads(rows[2]["c_bond_contributions"])) == 6
-
-
-def test_predictions_are_the_same_with_and_without(values: Path, folder: Path) -> None:
-    path = write_molecules(folder / "some.csv", num_rows=12, bad_rows=2)
-    explained = explain(values, path, folder / "with.csv", "--batch-size", "5")
-    assert run("predict", values, path, "--output", folder / "without.csv") == 0
-    with (folder / "without.csv").open(newline="") as file:
+    assert run("predict", values, path, "--output", tmp_path / "plain.csv") == 0
+    with (tmp_path / "plain.csv").open(newline="") as file:
         plain = list(csv.DictReader(file))
-    for row, other in zip(explained, plain, strict=True):
+    for row, other in zip(rows, plain, strict=True):
         assert row["reason"] == other["reason"]
         if not row["reason"]:
             assert float(row["c_pred"]) == pytest.approx(float(other["c_pred"]), rel=1e-4)
@@ -74,29 +60,21 @@ def total(row: dict[str, str], target: str) -> float:
     return found
 
 
-def test_base_and_contributions_add_up_to_the_prediction(values: Path, folder: Path) -> None:
-    path = write_molecules(folder / "sum.csv", num_rows=12)
-    rows = explain(values, path, folder / "sums.csv")
+def test_base_and_contributions_add_up_to_the_prediction(values, tmp_path):
+    path = write_molecules(tmp_path / "sum.csv", num_rows=6)
+    rows = explain(values, path, tmp_path / "sums.csv")
     assert len({row["c_pred"] for row in rows}) > 3
     for row in rows:
         for target in ("a b", "c"):
             wanted = pytest.approx(float(row[f"{target}_pred"]), rel=1e-5, abs=1e-5)
             assert total(row, target) == wanted
             assert float(row[f"{target}_base"]) != wanted
-    words = ["data=smiles", f"data.path={folder}/sum.csv", "data.target_columns=[active]"]
-    words += ["model=gcn", "data.task=classification", "calibration.method=none", *SMALL]
-    yes_or_no = train(folder / "yes_or_no", *words)
-    for row in explain(yes_or_no, path, folder / "sums2.csv"):
-        probability = 1 / (1 + math.exp(-total(row, "active")))
-        assert probability == pytest.approx(float(row["active_prob_1"]), abs=1e-5)
 
 
-def test_words_get_contributions(folder: Path) -> None:
-    root = folder / "corpora"
-    run_path = train(folder / "trees", "experiment=sst_tree_lstm", f"data.root={root}", *SMALL)
-    output = folder / "trees.jsonl"
-    path = root / "sst" / "test.txt"
-    assert run("predict", run_path, path, "--output", output, "--explain") == 0
+def test_words_get_contributions(trees, home, tmp_path):
+    output = tmp_path / "trees.jsonl"
+    path = home / "corpora" / "sst" / "test.txt"
+    assert run("predict", trees, path, "--output", output, "--explain") == 0
     for told in map(json.loads, output.read_text().splitlines()):
         number = told["base"] + sum(unit["contribution"] for unit in told["contributions"])
         likeliest = max(told["probabilities"].values())
@@ -106,57 +84,56 @@ def test_words_get_contributions(folder: Path) -> None:
         assert list(told)[-3:] == ["base", "contributions", "reason"]
 
 
-def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(folder: Path) -> None:
-    table, new = write_molecules(folder / "e.csv"), write_molecules(folder / "f.csv", num_rows=4)
+def test_an_ensemble_with_intervals_is_explained_as_the_mean_of_its_members(tmp_path):
+    table, new = (
+        write_molecules(tmp_path / "e.csv"),
+        write_molecules(tmp_path / "f.csv", num_rows=4),
+    )
     words = ["data=smiles", "model=gcn", f"data.path={table}", "data.target_columns=[c]"]
-    ensemble = train(folder / "two", *words, *SMALL, "ensemble=2", "calibration.level=0.5")
+    ensemble = train(tmp_path / "two", *words, *SMALL, "ensemble=2", "calibration.level=0.5")
     members = [ensemble / "members" / name / "checkpoints" / "best.ckpt" for name in "12"]
     told, *each = (
         [
             json.loads(row["c_atom_contributions"])
-            for row in explain(path, new, folder / f"e{i}.csv")
+            for row in explain(path, new, tmp_path / f"e{i}.csv")
         ]
         for i, path in enumerate([ensemble, *members])
     )
-    assert "c_lower" in (folder / "e0.csv").read_text().splitlines()[0]
+    assert "c_lower" in (tmp_path / "e0.csv").read_text().splitlines()[0]
     for together, first, second in zip(told, *each, strict=True):
         mean = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
         assert together == pytest.approx(mean, rel=1e-4, abs=1e-6)
-    for row in csv.DictReader((folder / "e0.csv").read_text().splitlines()):
+    for row in csv.DictReader((tmp_path / "e0.csv").read_text().splitlines()):
         assert total(row, "c") == pytest.approx(float(row["c_pred"]), rel=1e-5, abs=1e-5)
 
 
-def test_what_cannot_be_explained_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, path = folder / "corpora", folder / "one.csv"
+def test_what_cannot_be_explained_is_refused(tagger, home, tmp_path, capsys):
+    root, path = home / "corpora", tmp_path / "one.csv"
     path.write_text("smiles\nCCO\n")
-    blocks = train(folder / "blocks", "experiment=esol_blocks", f"data.root={root}", *SMALL[1:])
+    words = (f"data.root={root}", *SMALL[1:])
+    blocks = train(tmp_path / "blocks", "experiment=esol_blocks", *words)
     assert run("predict", blocks, path, "--explain") == 2
     assert "this BlockModel cannot be explained" in capsys.readouterr().err
-    words = train(folder / "words", "experiment=ud_upos", f"data.root={root}", *SMALL[1:])
     sentences = root / "ud_english_ewt" / "en_ewt-ud-dev.conllu"
-    assert run("predict", words, sentences, "--explain") == 2
+    assert run("predict", tagger, sentences, "--explain") == 2
     assert "the model predicts several nodes of each graph" in capsys.readouterr().err
 
 
-def test_the_report_colours_the_worst_molecules(values: Path) -> None:
+def test_the_report_colours_the_worst_molecules(values):
     report = (values / "report.html").read_text()
     assert "Blue atoms and bonds raise a b" in report
 
 
-def test_contributions_that_do_not_add_up_are_told(
-    values: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_molecules(folder / "rough.csv", num_rows=4)
+def test_contributions_that_do_not_add_up_are_told(values, tmp_path, monkeypatch, capsys):
+    path = write_molecules(tmp_path / "rough.csv", num_rows=4)
     for name, value in {"FEWEST_STEPS": 1, "MOST_STEPS": 1, "TOLERANCE": 1e-9}.items():
         monkeypatch.setattr(f"graphfold.inference.explain.{name}", value)
-    explain(values, path, folder / "rough_out.csv")
+    explain(values, path, tmp_path / "rough_out.csv")
     assert "do not add up within 0% after 1 steps" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:DMPNNAtomCell is not compiled")  # a batch without any bond
-def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values: Path) -> None:
+def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values):
     texts = ["CCO", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "C", "[Na+].[Cl-]", "C/C=C/C#N", "CCCCC"]
     predictor = graphfold.load(values)
     predictor.trained.model.double()

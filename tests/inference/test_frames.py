@@ -31,7 +31,7 @@ def expected(model: Predictor) -> list[dict[str, Any]]:
 
 
 def check_columns(columns: dict[str, list[Any]], expected: list[dict[str, Any]]) -> None:
-    """The columns that were added say what `predict` says of the list."""
+    """Compares the added columns with the predictions for a list."""
     assert [*columns][-5:] == NAMES
     for row, told in enumerate(expected):
         assert columns["reason"][row] == told["reason"]
@@ -43,9 +43,7 @@ def check_columns(columns: dict[str, list[Any]], expected: list[dict[str, Any]])
                 assert value == told["prediction"][target]
 
 
-def test_a_data_frame_is_read_by_its_columns(
-    model: Predictor, expected: list[dict[str, Any]]
-) -> None:
+def test_a_data_frame_is_read_by_its_columns(model, expected):
     frame = pd.DataFrame({"C": [1, 2, 3, 4], "smiles": SMILES}, index=list("wxyz"))
     before = frame.copy()
     found = model.predict(frame)
@@ -57,9 +55,7 @@ def test_a_data_frame_is_read_by_its_columns(
     pd.testing.assert_frame_equal(frame, before)
 
 
-def test_other_tables_come_back_as_they_are(
-    model: Predictor, expected: list[dict[str, Any]]
-) -> None:
+def test_other_tables_come_back_as_they_are(model, expected):
     columns = {"C": [1, 2, 3, 4], "smiles": SMILES}
     table = pa.table(columns)
     for given in (table, table.to_batches()[0], Exported(table)):
@@ -86,7 +82,7 @@ class Exported:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def test_a_column_alone_is_a_list(model: Predictor, expected: list[dict[str, Any]]) -> None:
+def test_a_column_alone_is_a_list(model, expected):
     for column in (pd.Series(SMILES, index=list("wxyz")), pa.array(SMILES), tuple(SMILES)):
         assert model.predict(column) == expected
     assert model.predict(iter(SMILES)) == expected
@@ -94,15 +90,7 @@ def test_a_column_alone_is_a_list(model: Predictor, expected: list[dict[str, Any
     assert missing[1]["reason"] == "None is no molecule"
 
 
-def test_empty_tables_get_empty_columns(model: Predictor) -> None:
-    found = model.predict(pd.DataFrame({"smiles": []}))
-    assert [*found.columns] == ["smiles", *NAMES]
-    assert len(found) == 0
-    assert model.predict(pa.table({"smiles": pa.array([], pa.string())})).num_rows == 0
-    assert model.predict({"smiles": []})["c_pred"] == []
-
-
-def test_names_that_are_taken_are_numbered(model: Predictor) -> None:
+def test_names_that_are_taken_are_numbered(model):
     found = model.predict(pd.DataFrame({"smiles": ["CC"], "reason": ["mine"], "c_pred": [1]}))
     assert [*found.columns[:3]] == ["smiles", "reason", "c_pred"]
     assert {"c_pred_2", "reason_2"} < {*found.columns[3:]}
@@ -125,12 +113,12 @@ def test_names_that_are_taken_are_numbered(model: Predictor) -> None:
         (lambda: bytearray(b"CC"), "not one record"),
     ],
 )
-def test_what_is_no_list_of_records_is_refused(model: Predictor, data: Any, message: str) -> None:
+def test_what_is_no_list_of_records_is_refused(model, data, message):
     with pytest.raises(DataError, match=message):
         model.predict(data())
 
 
-def test_a_table_of_trees_is_its_only_column(trees: Path) -> None:
+def test_a_table_of_trees_is_its_only_column(trees):
     model = graphfold.load(trees)
     texts = ["(3 (2 the) (4 film))", "(3"]
     good, bad = model.predict(texts)
@@ -142,7 +130,7 @@ def test_a_table_of_trees_is_its_only_column(trees: Path) -> None:
         model.predict(pd.DataFrame({"text": texts, "id": [1, 2]}))
 
 
-def test_embeddings_are_those_of_the_column(model: Predictor) -> None:
+def test_embeddings_are_those_of_the_column(model):
     frame = pd.DataFrame({"C": [1, 2, 3, 4], "smiles": SMILES})
     torch.testing.assert_close(model.embed(frame), model.embed(SMILES), equal_nan=True)
     with pytest.raises(DataError, match=r"Write embed\(\['CC'\]\)"):

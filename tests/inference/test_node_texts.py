@@ -16,7 +16,7 @@ def read_one(adapter: Adapter, text: str) -> TypedDAG:
     return read_records(adapter, Path(), [adapter.record_of(text)]).dag
 
 
-def test_the_text_of_a_phrase_is_that_of_its_words() -> None:
+def test_the_text_of_a_phrase_is_that_of_its_words():
     dag = read_one(BracketsAdapter(binarize=True), "(S (NP (D the) (J old) (N man)) (V sleeps))")
     words = ["the", "old", "man", "sleeps"]
     assert node_texts(dag) == [*words, "old man", "the old man", "the old man sleeps"]
@@ -24,12 +24,12 @@ def test_the_text_of_a_phrase_is_that_of_its_words() -> None:
     assert node_texts(dag)[4:] == ["[MAX 2", "[MAX 2 4", "[MAX 2 4 ]"]
 
 
-def test_a_word_keeps_its_own_text_above_others() -> None:
+def test_a_word_keeps_its_own_text_above_others():
     rows = ["1\tdogs\t_\t_\t_\t_\t2\tnsubj\t_\t_", "2\tbark\t_\t_\t_\t_\t0\troot\t_\t_", ""]
     assert node_texts(read_one(ConlluAdapter(), "\n".join(rows))) == ["dogs", "bark"]
 
 
-def test_long_texts_are_cut_so_that_a_chain_takes_linear_time() -> None:
+def test_long_texts_are_cut_so_that_a_chain_takes_linear_time():
     count = 20_000
     text = "(1 (1 word) " * (count - 1) + "(1 word)" + ")" * (count - 1)
     texts = node_texts(read_one(BracketsAdapter(num_classes=2), text))

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import csv
-import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from training.tiny_runs import MOLECULES, read_json, run, train, write_corpora, write_molecules
+from training.tiny_runs import read_json, run, train, write_corpora, write_molecules
 
 from graphfold.datasets.splits.split import Split
-from graphfold.datasets.splits.split_ways import random_split
 from graphfold.inference import part_files
 from graphfold.training.run.checkpoint import Checkpoint
 
@@ -34,7 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def numbers(home: Path) -> Path:
-    """Two targets, one with holes, of a table whose first three rows cannot be read."""
+    """A run with two targets, one sometimes missing; three rows of its table cannot be read."""
     table = write_molecules(home / "m.csv", num_rows=40, bad_rows=3)
     return train(
         home / "numbers", "data=smiles", "model=gcn", f"data.path={table}",
@@ -52,7 +47,7 @@ def trees(home: Path) -> Path:
     )  # fmt: skip
 
 
-def test_every_usable_record_is_in_the_split_once(numbers: Path) -> None:
+def test_every_usable_record_is_in_the_split_once(numbers):
     rows = read(numbers / "split.csv")
     assert [(row["file"], int(row["line"]), int(row["record"])) for row in rows] == [
         ("m.csv", line, line - 5) for line in range(5, 42)
@@ -62,9 +57,7 @@ def test_every_usable_record_is_in_the_split_once(numbers: Path) -> None:
         assert [n for n, row in enumerate(rows) if row["part"] == part] == split.part(part).tolist()
 
 
-def test_every_record_of_val_and_test_has_what_predict_says_of_it(
-    home: Path, numbers: Path
-) -> None:
+def test_every_record_of_val_and_test_has_what_predict_says_of_it(home, numbers):
     out = home / "predicted.csv"
     assert run("predict", numbers, home / "m.csv", "--output", out) == 0
     by_line = dict(enumerate(read(out), start=2))
@@ -86,9 +79,7 @@ def test_every_record_of_val_and_test_has_what_predict_says_of_it(
 
 
 @pytest.mark.parametrize("name", ["numbers", "trees"])
-def test_records_are_written_a_few_at_a_time(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_written_a_few_at_a_time(name, request, monkeypatch):
     folder: Path = request.getfixturevalue(name)
     files = [folder / "split.csv", folder / "predictions.csv"]
     before = [file.read_bytes() for file in files]
@@ -99,23 +90,7 @@ def test_records_are_written_a_few_at_a_time(
     assert [file.read_bytes() for file in files] == before
 
 
-def test_a_split_of_many_records_is_written_in_little_memory(tmp_path: Path) -> None:
-    count = 30_000
-    origin = torch.arange(count)[:, None].expand(count, 3)
-    files = [SimpleNamespace(path=f"{name}.csv", num_records=count // 2) for name in "ab"]
-    split = random_split(count, (0.8, 0.1, 0.1), 0)
-    facts = SimpleNamespace(num_graphs=count, origin=origin)
-    data: Any = SimpleNamespace(facts=facts, files=files, split=split)
-    tracemalloc.start()
-    part_files.write_split(tmp_path / "split.csv", data)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 100 * count  # a row in Python takes 250 bytes
-    rows = read(tmp_path / "split.csv")
-    assert (len(rows), rows[-1]["file"], rows[-1]["line"]) == (count, "b.csv", str(count - 1))
-
-
-def test_the_metrics_of_numbers_are_those_of_the_file(numbers: Path) -> None:
+def test_the_metrics_of_numbers_are_those_of_the_file(numbers):
     sklearn = pytest.importorskip("sklearn.metrics")
     stats = pytest.importorskip("scipy.stats")
     metrics = read_json(numbers / "metrics.json")
@@ -150,58 +125,7 @@ def test_the_metrics_of_numbers_are_those_of_the_file(numbers: Path) -> None:
             assert ends[0] <= metrics[f"{part}/interval_coverage/{name}"] <= ends[1]
 
 
-@pytest.mark.parametrize(
-    ("target", "task"), [("kind", "classification"), ("colour", "classification")]
-)
-def test_the_metrics_of_classes_are_those_of_the_file(home: Path, target: str, task: str) -> None:
-    """Yes and no as text, and three classes one of which is absent from val and test."""
-    sklearn = pytest.importorskip("sklearn.metrics")
-    lines = ["smiles,kind,colour,split"]
-    for row in range(48):
-        part = ("train", "train", "val", "test")[row % 4]
-        colour = "green" if row % 12 == 0 else ("red", "blue")[(row // 2 + row // 8) % 2]
-        kind = "toxic" if row % 5 < 2 else "safe"
-        lines.append(f"{'C' * (row // 10)}{MOLECULES[row % 10]},{kind},{colour},{part}")
-    table = home / f"{target}.csv"
-    table.write_text("\n".join(lines) + "\n")
-    folder = train(
-        home / target, "data=smiles", "model=gcn", f"data.path={table}", f"data.task={task}",
-        f"data.target_columns=[{target}]", "data.split=given", "data.split_column=split",
-        "ensemble=2", *SMALL,
-    )  # fmt: skip
-    metrics = read_json(folder / "metrics.json")
-    rows = read(folder / "predictions.csv")
-    labels = ["safe", "toxic"] if target == "kind" else ["blue", "green", "red"]
-    for part in ("val", "test"):
-        own = [row for row in rows if row["part"] == part]
-        assert len(own) == 12
-        y = [row[f"{target}_measured"] for row in own]
-        assert "green" not in y
-        p = np.array([[float(row[f"{target}_prob_{name}"]) for name in labels] for row in own])
-        predicted = [row[f"{target}_pred"] for row in own]
-        assert predicted == [labels[best] for best in p.argmax(1)]
-        np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
-        want = {
-            "accuracy": sklearn.accuracy_score(y, predicted),
-            "macro_f1": sklearn.f1_score(y, predicted, average="macro"),
-            "mcc": sklearn.matthews_corrcoef(y, predicted),
-        }
-        if target == "kind":
-            want["roc_auc"] = sklearn.roc_auc_score([name == "toxic" for name in y], p[:, 1])
-            want["pr_auc"] = sklearn.average_precision_score([n == "toxic" for n in y], p[:, 1])
-        top, right = p.max(1), np.array([a == b for a, b in zip(y, predicted, strict=True)])
-        claim, happened = (top, right) if target == "colour" else (p[:, 1], np.array(y) == "toxic")
-        bins = np.ceil(claim * 10)
-        want["ece"] = sum(
-            abs((claim - happened)[bins == b].mean()) * (bins == b).mean() for b in set(bins)
-        )
-        for key, value in want.items():
-            if f"{part}/{key}" in metrics:
-                assert metrics[f"{part}/{key}"] == pytest.approx(value, abs=1e-6), key
-        assert f"{part}/ece" in metrics
-
-
-def test_labelled_nodes_have_a_line_each(trees: Path) -> None:
+def test_labelled_nodes_have_a_line_each(trees):
     rows = read(trees / "predictions.csv")
     metrics = read_json(trees / "metrics.json")
     files = {"val": "dev.txt", "test": "test.txt"}
@@ -221,24 +145,7 @@ def test_labelled_nodes_have_a_line_each(trees: Path) -> None:
     ]
 
 
-def test_a_finished_run_writes_them_again_and_a_new_one_moves_them(numbers: Path) -> None:
-    names = ("predictions.csv", "split.csv")
-    before = [(numbers / name).read_bytes() for name in names]
-    for name in names:
-        (numbers / name).unlink()
-    assert run("train", f"resume={numbers}") == 0
-    assert [(numbers / name).read_bytes() for name in names] == before
-    words = ["data=smiles", "model=gcn", f"data.path={numbers.parent}/m.csv", *SMALL]
-    more = ["data.target_columns=[c]", "data.on_error=skip", "calibration.method=none"]
-    train(numbers, *words, *more)
-    earlier = numbers / "earlier-1"
-    assert [(earlier / name).read_bytes() for name in names] == before
-    assert list(read(numbers / "predictions.csv")[0])[5:] == ["c_measured", "c_pred", "c_limit"]
-
-
-def test_the_file_is_whole_or_not_there(
-    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_whole_or_not_there(numbers, tmp_path, monkeypatch):
     """A head that fails in the midst leaves what was there, and nothing beside it."""
 
     def broken(numbers: object) -> object:

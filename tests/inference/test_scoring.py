@@ -12,15 +12,13 @@ from torch import Tensor
 from graphfold.dag import Column, NodeType, Schema
 from graphfold.errors import ConfigError
 from graphfold.layers import ClassificationHead, Head, MultiLabelHead, RegressionHead
-from graphfold.layers.heads.eval_rows import EvalRows, Predicted, join
+from graphfold.layers.heads.eval_rows import EvalRows, Predicted
 from graphfold.training.scoring import (
     HeadMetrics,
     Metrics,
-    UndefinedMetricWarning,
     class_metrics,
     confusion_counts,
     gather,
-    warn_of_undefined,
 )
 
 WORD = (NodeType("word", 0, (Column("form", "string"),)),)
@@ -52,27 +50,27 @@ def split_metrics(head: Head, part: EvalRows, reduction: str = "per_graph") -> M
     return HeadMetrics.of(head, None, reduction)(part)
 
 
-def test_nodes_and_roots_are_scored_apart() -> None:
+def test_nodes_and_roots_are_scored_apart():
     part = sentiment([0, 1, 4, 2], [0, 2, 4, 1], [0, 0, 1, 1], [False, True, False, True])
     metrics = split_metrics(head(), part)
     assert metrics["node_accuracy"] == 0.5
     assert metrics["root_accuracy"] == 0.0
 
 
-def test_an_unlabelled_node_is_not_scored() -> None:
+def test_an_unlabelled_node_is_not_scored():
     part = sentiment([0, 1, 3], [0, -1, -1], [0, 0, 1], [False, True, True])
     metrics = split_metrics(head(), part)
     assert metrics["node_accuracy"] == 1.0
     assert metrics["root_accuracy"] is None
 
 
-def test_words_without_a_root_have_no_root_metrics() -> None:
+def test_words_without_a_root_have_no_root_metrics():
     """A sentence of one word has one output, but a corpus of sentences has no roots."""
     part = sentiment([0, 1, 3], [0, 1, 3], [0, 0, 1], [False, False, True])
     assert "root_accuracy" not in split_metrics(head("output"), part)
 
 
-def test_binary_accuracy_leaves_neutral_roots_out() -> None:
+def test_binary_accuracy_leaves_neutral_roots_out():
     probability = torch.tensor(
         [
             [0.3, 0.0, 0.4, 0.2, 0.1],  # p3 + p4 = p0 + p1: not positive, right for 0
@@ -85,7 +83,7 @@ def test_binary_accuracy_leaves_neutral_roots_out() -> None:
     assert split_metrics(head(), part)["root_binary_accuracy"] == pytest.approx(2 / 3)
 
 
-def test_missing_targets_of_one_task_do_not_hide_the_other() -> None:
+def test_missing_targets_of_one_task_do_not_hide_the_other():
     nan = float("nan")
     target = torch.tensor([[1.0, nan], [3.0, 5.0], [nan, 7.0]])
     part = rows(torch.zeros(3, 2), target, [0, 1, 2], [True] * 3)
@@ -95,38 +93,20 @@ def test_missing_targets_of_one_task_do_not_hide_the_other() -> None:
     assert metrics["mae"] == 4.0
 
 
-def test_loss_is_reduced_as_in_training() -> None:
+def test_loss_is_reduced_as_in_training():
     part = sentiment([0, 1, 4, 2], [0, 2, -1, 1], [0, 0, 1, 1], [False, True, False, True])
     part.loss[2] = 0.0  # as heads have it where nothing is measured
     assert split_metrics(head(), part, "per_graph")["loss"] == (0 + 1 + 3) / 2
     assert split_metrics(head(), part, "per_node")["loss"] == pytest.approx((0 + 1 + 3) / 3)
 
 
-def test_a_loss_that_is_not_finite_is_undefined() -> None:
-    part = sentiment([0, 1], [0, 1], [0, 1], [True, True])
-    part.loss[1] = float("inf")
-    assert split_metrics(head(), part)["loss"] is None
-
-
-def test_batches_join_in_the_order_of_their_numbers() -> None:
+def test_batches_join_in_the_order_of_their_numbers():
     first = sentiment([0, 1], [0, 1], [0, 1], [True, True])
     second = sentiment([2, 3, 4], [2, 3, 4], [0, 0, 1], [False, True, True])
     whole = gather([(1, second), (0, first)])
     assert whole.graph.tolist() == [0, 1, 2, 2, 3]
     assert whole.target.tolist() == [0, 1, 2, 3, 4]
     assert whole.num_graphs == 4
-
-
-def test_some_graphs_alone() -> None:
-    part = sentiment([0, 1, 2], [0, 1, 2], [0, 1, 1], [True, False, True])
-    chosen = part.at(torch.tensor([False, True]))
-    assert chosen.graph.tolist() == [0, 0]
-    assert chosen.target.tolist() == [1, 2]
-    assert chosen.num_graphs == 1
-
-
-def test_nothing_has_no_metrics() -> None:
-    assert set(split_metrics(head("node"), join([])).values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -139,20 +119,20 @@ def test_nothing_has_no_metrics() -> None:
         (MultiLabelHead(3, ASSAYS), True, "roc_auc"),
     ],
 )
-def test_names_of_metrics_before_there_are_any(made: Head, has_roots: bool, first: str) -> None:
+def test_names_of_metrics_before_there_are_any(made, has_roots, first):
     names = HeadMetrics.of(made).names(has_roots)
     assert names[0] == first
     assert len(names) == len(set(names))
     assert "loss" in names
 
 
-def test_the_names_are_those_of_the_values() -> None:
+def test_the_names_are_those_of_the_values():
     part = rows(torch.zeros(2, 2), torch.zeros(2, 2), [0, 1], [True] * 2)
     metrics = HeadMetrics.of(MultiLabelHead(3, ASSAYS))
     assert set(metrics.names(has_roots=True)) == set(metrics(part))
 
 
-def test_several_targets_are_judged_without_their_units() -> None:
+def test_several_targets_are_judged_without_their_units():
     """An error of one unit is nothing beside one of another; the loss knows each target's scale."""
     assert HeadMetrics.of(RegressionHead(3, VALUES)).choose_monitor(None, True) == "val/loss"
     assert HeadMetrics.of(RegressionHead(3, VALUES)).choose_monitor("val/rmse", True) == "val/rmse"
@@ -164,11 +144,11 @@ def test_several_targets_are_judged_without_their_units() -> None:
     ("monitor", "mode"),
     [("val/rmse", "min"), ("val/mae/a", "min"), ("val/r2", "max"), ("val/loss", "min")],
 )
-def test_direction(monitor: str, mode: str) -> None:
+def test_direction(monitor, mode):
     assert HeadMetrics.of(RegressionHead(3, VALUES)).mode(monitor) == mode
 
 
-def test_a_metric_of_another_task_is_refused() -> None:
+def test_a_metric_of_another_task_is_refused():
     with pytest.raises(ConfigError, match=r"'roc_auc' is for binary predictions, but .* are regr"):
         HeadMetrics.of(RegressionHead(3, VALUES), ["rmse", "roc_auc"])
     with pytest.raises(ConfigError, match=r"no metric 'rsme'. Did you mean 'rmse'"):
@@ -186,7 +166,7 @@ def test_a_metric_of_another_task_is_refused() -> None:
         HeadMetrics.of(RegressionHead(3, VALUES), ["mae", "graphfold.metrics.regression.mae"])
 
 
-def test_every_class_has_its_scores() -> None:
+def test_every_class_has_its_scores():
     rng = torch.Generator().manual_seed(0)
     classes, target = (torch.randint(0, 5, (80,), generator=rng) for _ in range(2))
     target[target == 3] = -1  # never measured, and so without a recall
@@ -210,7 +190,7 @@ def test_every_class_has_its_scores() -> None:
     assert [list(counts[name].values()) for name in counts] == wanted.T.tolist()
 
 
-def test_several_targets_have_classes_of_their_own() -> None:
+def test_several_targets_have_classes_of_their_own():
     target = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
     part = rows(torch.tensor([[0.9, 0.2], [0.6, 0.1]]), target, [0, 1], [True] * 2)
     found = class_metrics(MultiLabelHead(3, ASSAYS), part)
@@ -221,12 +201,7 @@ def test_several_targets_have_classes_of_their_own() -> None:
     assert counts["b"] == {"0": {"0": 1}}
 
 
-def test_numbers_have_no_classes() -> None:
-    part = rows(torch.zeros(1, 2), torch.zeros(1, 2), [0], [True])
-    with pytest.raises(ConfigError, match="predicts no classes"):
-        class_metrics(RegressionHead(3, VALUES), part)
-
-
-def test_undefined_metrics_are_named_in_a_warning() -> None:
-    with pytest.warns(UndefinedMetricWarning, match="test/roc_auc: undefined .* null"):
-        warn_of_undefined({"test/roc_auc": None, "test/accuracy": 0.5})
+def test_a_loss_that_is_not_finite_is_undefined():
+    part = sentiment([0, 1], [0, 1], [0, 1], [True, True])
+    part.loss[1] = float("inf")
+    assert split_metrics(head(), part)["loss"] is None

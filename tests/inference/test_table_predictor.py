@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from inference.conftest import SMALL
-from training.tiny_runs import MOLECULES, run, train, write_molecules
+from inference.conftest import SMALL, Trained
+from training.tiny_runs import MOLECULES, run, write_molecules
 
 import graphfold
 from graphfold import TablePredictor
@@ -52,32 +52,32 @@ def rows_of(path: Path) -> pa.Table:
         return pa.Table.from_pylist(list(csv.DictReader(file)))
 
 
-@pytest.fixture(scope="session")
-def one(numbers: Path, home: Path) -> Case:
-    """Molecules, some of which cannot be read."""
-    new = write_molecules(home / "tables.csv", 70, bad_rows=3)
+@pytest.fixture
+def one(numbers: Path, tmp_path: Path) -> Case:
+    """Molecules; three of them cannot be read."""
+    new = write_molecules(tmp_path / "tables.csv", 70, bad_rows=3)
     return Case(numbers, new, rows_of(new), None, "a b_pred")
 
 
-@pytest.fixture(scope="session")
-def assays(home: Path) -> Case:
-    """Yes or no of molecules, whose classes are words."""
-    path, new = home / "assays.csv", home / "assays_new.csv"
+@pytest.fixture
+def assays(trained: Trained, tmp_path: Path) -> Case:
+    """A target of two classes that are words."""
+    path, new = tmp_path / "assays.csv", tmp_path / "assays_new.csv"
     lines = [f"{smiles},{'yn'[row % 2]}" for row, smiles in enumerate(MOLECULES * 4)]
     path.write_text("\n".join(["SMILES,toxic", *lines]) + "\n")
     words = ["data=smiles", f"data.path={path}", "data.target_columns=[toxic]"]
     more = ["data.smiles_column=SMILES", "data.task=classification"]
-    model = train(home / "assays", *words, *more, *SMALL)
+    model = trained("assays", *words, *more, *SMALL)
     new.write_text("\n".join(["SMILES", *(line.split(",")[0] for line in lines), "C1CC"]) + "\n")
     return Case(model, new, rows_of(new), None, "toxic_pred")
 
 
-@pytest.fixture(scope="session")
-def texts(trees: Path, home: Path) -> Case:
+@pytest.fixture
+def texts(trees: Path, tmp_path: Path) -> Case:
     """Trees, in the column of a table that has others."""
     some = ["(2 (2 the) (3 (3 good) (2 film)))", "(1 (1 dull) (2 film))", "(4 (4 bright) (2 film))"]
     lines = [*some * 10, "(1 (1 dull) (9 film))", "(2 (2 a) (2 film))"]
-    new = home / "tables.txt"
+    new = tmp_path / "tables.txt"
     new.write_text("\n".join(lines) + "\n")
     table = pa.table({"id": range(32), "text": lines})
     return Case(trees, new, table, "text", "label_pred")
@@ -100,9 +100,7 @@ def commanded(case: Case, output: Path, patch: pytest.MonkeyPatch) -> Iterator[d
             yield from map(json.loads, file)
 
 
-def test_the_rows_are_those_of_the_command_bit_for_bit(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rows_are_those_of_the_command_bit_for_bit(case, tmp_path, monkeypatch):
     predictor = TablePredictor(case.run, case.column, batch_size=BATCH)
     found = list(predictor.stream(case.table.to_batches(max_chunksize=BATCH)))
     assert all(batch.schema == predictor.schema(case.table.schema) for batch in found)
@@ -126,8 +124,8 @@ def test_the_rows_are_those_of_the_command_bit_for_bit(
             assert row[case.pred] == want["prediction"]
 
 
-def test_the_schema_is_known_without_data(case: Case) -> None:
-    """No batch has another one: not an empty one, nor one whose records are all bad."""
+def test_the_schema_is_known_without_data(case):
+    """Also of an empty table, and of one without a readable record."""
     predictor = TablePredictor(case.run, case.column)
     schema = predictor.schema(case.table.schema)
     assert schema.names == [*case.table.column_names, *schema.names[case.table.num_columns :]]
@@ -149,9 +147,7 @@ def test_the_schema_is_known_without_data(case: Case) -> None:
         assert predictor(batch).schema == schema
 
 
-def test_an_instance_is_small_and_loads_once_in_a_process(
-    one: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instance_is_small_and_loads_once_in_a_process(one, monkeypatch):
     content = pickle.dumps(TablePredictor(one.run))
     assert len(content) < 1000
     loaded = []
@@ -172,10 +168,8 @@ def test_an_instance_is_small_and_loads_once_in_a_process(
     assert len(loaded) == 2
 
 
-def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
-    one: Case, tmp_path: Path
-) -> None:
-    """As those of `datasets.map(num_proc=2)` are, whose parent has computed with two threads."""
+def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(one, tmp_path):
+    """Such as the processes of `datasets.map(num_proc=2)`, after the parent used two threads."""
     (tmp_path / "predictor").write_bytes(pickle.dumps(TablePredictor(one.run)))
     with pa.ipc.new_file(tmp_path / "in", one.table.schema) as file:
         file.write(one.table)
@@ -198,22 +192,7 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(
         os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
 
 
-def test_other_tables_come_back_as_they_are(one: Case) -> None:
-    predictor, want = TablePredictor(one.run), None
-    pandas = pytest.importorskip("pandas")
-    want = predictor(one.table)
-    frame = predictor(one.table.to_pandas())
-    assert isinstance(frame, pandas.DataFrame)
-    declared = predictor.schema(one.table.schema).empty_table().to_pandas().dtypes
-    assert frame.dtypes.to_dict() == declared.to_dict()
-    bad = predictor(one.table.slice(0, 3).to_pandas())
-    assert bad["reason"].str.len().gt(0).all()
-    assert bad.dtypes.to_dict() == declared.to_dict()
-    pandas.testing.assert_frame_equal(frame, want.to_pandas())
-    assert predictor(one.table.to_pydict()) == want.to_pydict()
-
-
-def test_wrong_uses_are_refused_where_it_is_made(one: Case, texts: Case, tmp_path: Path) -> None:
+def test_wrong_uses_are_refused_where_it_is_made(one, texts, tmp_path):
     with pytest.raises(CheckpointError, match="absent"):
         TablePredictor(tmp_path / "absent")
     with pytest.raises(ConfigError, match="no_such"):
@@ -232,7 +211,7 @@ def test_wrong_uses_are_refused_where_it_is_made(one: Case, texts: Case, tmp_pat
     assert "numbers" in repr(predictor)
 
 
-def test_a_run_that_was_trained_anew_is_refused(one: Case, tmp_path: Path) -> None:
+def test_a_run_that_was_trained_anew_is_refused(one, tmp_path):
     copied = Path(shutil.copytree(one.run, tmp_path / "run"))
     content = pickle.dumps(TablePredictor(copied))
     checkpoint = copied / "checkpoints" / "best.ckpt"

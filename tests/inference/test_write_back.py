@@ -42,8 +42,8 @@ def output_of(run_path: Path, path: Path, *words: str | Path) -> str:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_standard_output_has_the_bytes_of_a_file_in_any_locale(
-    encoding: str, trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    encoding, trees, tmp_path, monkeypatch
+):
     path = tmp_path / "new.txt"
     path.write_text("(_ (_ thé) (_ фильм))\n", encoding="utf-8")
     written = output_of(trees, path, "--format", "brackets")
@@ -55,9 +55,7 @@ def test_standard_output_has_the_bytes_of_a_file_in_any_locale(
     assert "фильм" in written
 
 
-def test_names_that_the_locale_cannot_write_are_printed_as_escapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_the_locale_cannot_write_are_printed_as_escapes(tmp_path, monkeypatch):
     table = tmp_path / "m.csv"
     table.write_text("smiles,löslich\nCCO,1\nC,2\n", encoding="utf-8")
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -68,7 +66,7 @@ def test_names_that_the_locale_cannot_write_are_printed_as_escapes(
     assert b"l\\xf6slich" in stream.buffer.getvalue()  # type: ignore[attr-defined]
 
 
-def test_trees_come_back_with_the_labels_of_the_json_lines(trees: Path, tmp_path: Path) -> None:
+def test_trees_come_back_with_the_labels_of_the_json_lines(trees, tmp_path):
     path = tmp_path / "new.txt"
     path.write_text(TREES)
     told = [json.loads(line) for line in output_of(trees, path).splitlines()]
@@ -86,7 +84,7 @@ def test_trees_come_back_with_the_labels_of_the_json_lines(trees: Path, tmp_path
         assert first.count("(") == 5  # the tree was read in pairs, but comes back as it came
 
 
-def test_conllu_comes_back_byte_for_byte_but_for_the_column(tagger: Path, tmp_path: Path) -> None:
+def test_conllu_comes_back_byte_for_byte_but_for_the_column(tagger, tmp_path):
     path = tmp_path / "new.conllu"
     path.write_bytes(WORDS.replace("\n", "\r\n").encode())
     told = [json.loads(line) for line in output_of(tagger, path).splitlines()]
@@ -103,9 +101,7 @@ def test_conllu_comes_back_byte_for_byte_but_for_the_column(tagger: Path, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_file_without_what_the_model_reads_is_warned_of(
-    command: str, tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_what_the_model_reads_is_warned_of(command, tagger, tmp_path, capsys):
     path = tmp_path / "other.conllu"
     heads = [2, 0, 2, 2, 2, 2]
     path.write_text(
@@ -119,9 +115,7 @@ def test_a_file_without_what_the_model_reads_is_warned_of(
     assert "in 1 of 1 record." in line
 
 
-def test_standard_output_takes_any_byte(
-    tagger: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_standard_output_takes_any_byte(tagger, tmp_path, capfdbinary):
     path = tmp_path / "new.conllu"
     row = b"1\tx\t_\t_\t_\t_\t0\troot\t_\t_\n"
     path.write_bytes(b"# \xff\n" + row + b"\n" + row)
@@ -130,9 +124,7 @@ def test_standard_output_takes_any_byte(
     assert out.startswith(b"# graphfold_error = byte 3 of the line (0xff) is not UTF-8\n# \xff\n")
 
 
-def test_a_format_that_makes_no_sense_is_wrong_use(
-    trees: Path, tagger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_format_that_makes_no_sense_is_wrong_use(trees, tagger, tmp_path, capsys):
     path = tmp_path / "new.txt"
     path.write_text(TREES)
 
@@ -146,7 +138,7 @@ def test_a_format_that_makes_no_sense_is_wrong_use(
     assert "no place for contributions. Leave --explain out" in explained
 
 
-def test_targets_without_a_place_in_the_format_are_named() -> None:
+def test_targets_without_a_place_in_the_format_are_named():
     operations = ListOpsAdapter()
     head = ClassificationHead(2, operations.schema, "graph")
     with pytest.raises(ConfigError, match="the run reads what ListOpsAdapter reads. Leave it out"):

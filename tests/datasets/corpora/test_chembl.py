@@ -3,11 +3,8 @@ import os
 import shutil
 
 import pytest
-import torch
-from datasets.tree_files import read
 
 from graphfold.datasets.corpora.chembl import chembl_folder, write_chembl
-from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import DataError
 
 FILES = ("CHEMBL2321810.smi", "CHEMBL2321810_act.csv")
@@ -35,18 +32,6 @@ def test_the_table_joins_molecules_and_activities(tmp_path):
         expected = {"smiles": smiles, "pIC50": activities[compound], "compound": compound}
         assert row == expected
     assert os.listdir(path.parent) == ["chembl.csv"]
-
-
-def test_the_ordinary_adapter_reads_it(tmp_path):
-    result = read(SmilesAdapter(target_columns="pIC50"), write_chembl(tmp_path))
-    assert (result.dag.num_graphs, result.skipped) == (1017, ())
-    values = result.dag.graph_column("pIC50")
-    torch.testing.assert_close(values.aminmax(), (torch.tensor(4.27), torch.tensor(9.22)))
-
-
-def test_writing_again_gives_the_same_file(tmp_path):
-    first = write_chembl(tmp_path).read_bytes()
-    assert write_chembl(tmp_path).read_bytes() == first
 
 
 def test_a_table_that_is_there_is_not_written_again(tmp_path):

@@ -15,34 +15,21 @@ from graphfold.errors import ConfigError
 NOWHERE = Path("nowhere")
 
 
-def test_a_file_of_ones_own() -> None:
+def test_a_file_of_ones_own():
     source = DataSource(adapter=NAME, path="f.txt", options={"base": 8})
     (file,) = source.files(NOWHERE, NOWHERE)
     assert (file.path, file.part) == (Path("f.txt"), None)
     assert file.adapter.options == {"base": 8}
 
 
-def test_a_file_for_each_part() -> None:
-    source = DataSource(adapter=NAME, path={"train": "a", "test": "b"})
-    assert [(str(f.path), f.part) for f in source.files(NOWHERE, NOWHERE)] == [
-        ("a", "train"),
-        ("b", "test"),
-    ]
-
-
-def test_a_path_is_read_as_the_files_of_its_corpus_would_be() -> None:
+def test_a_path_is_read_as_the_files_of_its_corpus_would_be():
     source = DataSource(corpus="qm9", variant="hc", path="f.csv", options={"task": "regression"})
     (file,) = source.files(NOWHERE, NOWHERE)
     assert file.path == Path("f.csv")
     assert file.adapter.options["target_columns"] == ["heat_capacity"]
 
 
-def test_options_replace_those_of_the_corpus() -> None:
-    spec = DataSource(corpus="sst", options={"num_classes": None, "binarize": False}).spec
-    assert spec.options == {"num_classes": None, "binarize": False}
-
-
-def test_an_unset_option_may_stand_in_any_config() -> None:
+def test_an_unset_option_may_stand_in_any_config():
     assert DataSource(corpus="sick", options={"task": None}).spec.options == {}
 
 
@@ -70,12 +57,12 @@ def test_an_unset_option_may_stand_in_any_config() -> None:
         ),
     ],
 )
-def test_faults(arguments: dict[str, Any], message: str) -> None:
+def test_faults(arguments, message):
     with pytest.raises(ConfigError, match=message):
         DataSource(**arguments)
 
 
-def test_generated_files_are_kept(tmp_path: Path) -> None:
+def test_generated_files_are_kept(tmp_path):
     options: dict[str, Any] = {"train_size": 20, "val_size": 3, "test_size": 4, "pool": 30}
     source = DataSource(corpus="listops_generated", options=options)
     files = source.files(NOWHERE, tmp_path)
@@ -92,10 +79,3 @@ def test_generated_files_are_kept(tmp_path: Path) -> None:
     assert other[0][0].read_text() != files[0].path.read_text()
     with pytest.raises(ConfigError, match=r"data\.val_size is 0\. Give at least 1"):
         make_listops(tmp_path, val_size=0)
-
-
-def test_molecules_out_of_rdkit(tmp_path: Path) -> None:
-    (file,) = DataSource(corpus="chembl").files(NOWHERE, tmp_path)
-    adapter = file.adapter.make()
-    assert sum(1 for _ in adapter.records(file.path)) == 1017
-    assert [column.name for column in adapter.schema.graph_targets] == ["pIC50"]

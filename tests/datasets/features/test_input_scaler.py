@@ -1,4 +1,4 @@
-"""Scaling of graph inputs against scikit-learn; what is missing, constant or extreme."""
+"""Scaling of graph inputs against scikit-learn; missing, constant and extreme values."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def graphs(heats: list[float]) -> TypedDAG:
     return builder.build()
 
 
-def test_equals_scikit_learn() -> None:
+def test_equals_scikit_learn():
     values = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 5 + 3
     scaled = fit_input_scaler(values).scale(values)
     want = StandardScaler().fit_transform(values.double().numpy())
     torch.testing.assert_close(scaled.double(), torch.from_numpy(want), rtol=1e-5, atol=1e-6)
 
 
-def test_a_missing_value_is_the_mean_and_does_not_count_for_it() -> None:
+def test_a_missing_value_is_the_mean_and_does_not_count_for_it():
     values = torch.tensor([1.0, NAN, 3.0])
     scaler = fit_input_scaler(values)
     assert scaler == InputScaler((2.0,), (1.0,))
@@ -50,18 +50,18 @@ def test_a_missing_value_is_the_mean_and_does_not_count_for_it() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e30, NAN])
-def test_what_never_varies_is_never_used(constant: float) -> None:
+def test_what_never_varies_is_never_used(constant):
     scaler = fit_input_scaler(torch.full((7, 1), constant))
     assert scaler.std == (0.0,)
     assert scaler.scale(torch.tensor([[constant], [5.0]])).tolist() == [[0.0], [0.0]]
 
 
-def test_extremes_are_cut_off() -> None:
+def test_extremes_are_cut_off():
     scaler = InputScaler((0.0, 0.0), (1.0, 1e30))
     assert scaler.scale(torch.tensor([[9.0, -3e38]])).tolist() == [[6.0, -6.0]]
 
 
-def test_the_spec_scales_floats_of_graphs_and_leaves_counts_and_codes() -> None:
+def test_the_spec_scales_floats_of_graphs_and_leaves_counts_and_codes():
     dag = graphs([1.0, 3.0])
     spec = FeatureSpec.from_dict(json.loads(json.dumps(FeatureSpec.fit(dag).to_dict())))
     encoded = spec.encode(dag).columns["graph"]
@@ -73,7 +73,7 @@ def test_the_spec_scales_floats_of_graphs_and_leaves_counts_and_codes() -> None:
     assert [column.name for column in SCHEMA.graph_inputs] == ["heat", "descriptors", "counts"]
 
 
-def test_other_inputs_than_those_of_the_run_are_refused() -> None:
+def test_other_inputs_than_those_of_the_run_are_refused():
     spec = FeatureSpec.fit(graphs([1.0]))
     bare = Schema(types=SCHEMA.types)
     builder = GraphBuilder(bare)
@@ -83,7 +83,7 @@ def test_other_inputs_than_those_of_the_run_are_refused() -> None:
         spec.encode(builder.build())
 
 
-def test_missing_values_are_counted() -> None:
+def test_missing_values_are_counted():
     assert missing_inputs(graphs([1.0, 2.0])) == []
     lines = missing_inputs(graphs([1.0, NAN]))
     assert (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from graphfold.datasets.readers.conllu import ConlluAdapter
 
 
 def sentences(*relations: str) -> TypedDAG:
-    """Sentences of three words, whose two dependents have one relation, such as `det`."""
+    """Sentences of three words; both dependents have the same relation, such as `det`."""
     adapter = ConlluAdapter()
     texts = [
         f"1\ta\t_\tX\t_\t_\t2\t{name}\t_\t_\n2\tb\t_\tX\t_\t_\t0\troot\t_\t_\n"
@@ -26,7 +25,7 @@ def sentences(*relations: str) -> TypedDAG:
 
 
 def count(trained: TypedDAG, new: TypedDAG, batches: int = 1, **options: int) -> list[str]:
-    """What is said of some graphs, which come in batches, to a model of others."""
+    """The warnings about new graphs, in batches, for a model trained with others."""
     spec = FeatureSpec.fit(trained, **options)
     unknown = UnknownValues(FeatureSpec.from_dict(spec.to_dict()))
     for first in range(batches):
@@ -35,7 +34,7 @@ def count(trained: TypedDAG, new: TypedDAG, batches: int = 1, **options: int) ->
 
 
 @pytest.mark.parametrize("batches", [1, 3])
-def test_missing_and_new_values_are_counted_by_record(batches: int) -> None:
+def test_missing_and_new_values_are_counted_by_record(batches):
     trained = sentences("det", "obj")
     assert count(trained, trained, batches) == []
     (said,) = count(trained, sentences(*["det", "_", "new"] * 3), batches)
@@ -44,19 +43,19 @@ def test_missing_and_new_values_are_counted_by_record(batches: int) -> None:
     assert "(67%; in training 0%), in 6 of 9 records." in said
 
 
-def test_few_new_values_are_ordinary() -> None:
+def test_few_new_values_are_ordinary():
     trained = sentences("det", "obj")
     assert count(trained, sentences(*["det"] * 400, *["new"] * 100)) == []  # a fifth
     assert count(trained, sentences(*["det"] * 300, *["new"] * 200))  # two fifths
 
 
-def test_few_values_may_be_new_by_chance() -> None:
+def test_few_values_may_be_new_by_chance():
     trained = sentences("det", "obj")
     assert count(trained, sentences("new")) == []  # both values
     assert count(trained, sentences("new", "new"))
 
 
-def test_what_training_lacked_may_be_absent() -> None:
+def test_what_training_lacked_may_be_absent():
     half = sentences("det", "_")
     assert count(half, sentences("_", "det")) == []
     assert count(half, sentences(*["_"] * 20))
@@ -65,8 +64,8 @@ def test_what_training_lacked_may_be_absent() -> None:
     assert count(sentences("_"), sentences("_")) == []
 
 
-def test_what_is_unknown_in_the_validation_part_is_ordinary() -> None:
-    """The scores of a model are those of records with as many unknown values."""
+def test_what_is_unknown_in_the_validation_part_is_ordinary():
+    """The validation scores of the model already include as many unknown values."""
     trained = sentences(*["det"] * 40)
     spec = FeatureSpec.fit(trained).held_out([sentences(*["det", "new"] * 20)])
     for new, is_said in ((["det", "other"] * 20, False), (["det"] * 3 + ["other"] * 37, True)):
@@ -76,7 +75,7 @@ def test_what_is_unknown_in_the_validation_part_is_ordinary() -> None:
     assert "(92%; in the validation part 50%)" in unknown.sentences()[0]
 
 
-def test_a_run_does_not_warn_of_its_test_part(tmp_path: Path) -> None:
+def test_a_run_does_not_warn_of_its_test_part(tmp_path):
     """All words of val and test are new; so are those that its scores are about."""
     for part, word in (("train", "a"), ("dev", "b"), ("test", "c")):
         lines = [f"(3 (2 {word}{n}) (4 {word}))" for n in range(40)]
@@ -94,11 +93,3 @@ def test_a_run_does_not_warn_of_its_test_part(tmp_path: Path) -> None:
 
 
 PARTS = {"train": "train", "val": "dev", "test": "test"}
-
-
-def test_a_spec_of_before_says_nothing() -> None:
-    spec = FeatureSpec.fit(sentences("det"))
-    old = {key: replace(v, known=None) for key, v in spec.vocabularies.items()}
-    unknown = UnknownValues(replace(spec, vocabularies=old))
-    unknown.add(spec.encode(sentences("new")))
-    assert unknown.sentences() == []

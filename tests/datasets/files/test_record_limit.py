@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
-from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.files import record_limit
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.datasets.readers.conllu import ConlluAdapter
@@ -27,7 +25,7 @@ ADAPTERS = {
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_line_that_unpacks_into_gigabytes(tmp_path: Path, name: str) -> None:
+def test_a_line_that_unpacks_into_gigabytes(tmp_path, name):
     path = tmp_path / name
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"smiles\n")
@@ -52,15 +50,7 @@ def test_a_line_that_unpacks_into_gigabytes(tmp_path: Path, name: str) -> None:
         (SmilesAdapter(), "molecules.sdf", "C\n$$$$\n", "  0  0\n", 3),
     ],
 )
-def test_a_record_that_never_ends(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    adapter: Adapter,
-    name: str,
-    first: str,
-    line: str,
-    place: int,
-) -> None:
+def test_a_record_that_never_ends(tmp_path, monkeypatch, adapter, name, first, line, place):
     monkeypatch.setattr(record_limit, "LONGEST_RECORD", 1000)
     path = tmp_path / name
     path.write_text(first + line * 1000)
@@ -68,9 +58,7 @@ def test_a_record_that_never_ends(
         list(adapter.records(path))
 
 
-def test_many_records_of_one_line_are_no_long_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_records_of_one_line_are_no_long_record(tmp_path, monkeypatch):
     monkeypatch.setattr(record_limit, "LONGEST_RECORD", 100)
     path = tmp_path / "trees.txt"
     path.write_text("(1 (2 a)\n (2 b)) (1 (1 c)\n" + " (2 d)) (1 (1 e)\n" * 50 + " (1 f))\n")

@@ -2,10 +2,8 @@ import csv
 import gzip
 import io
 import itertools
-import random
 import tracemalloc
 from datetime import date
-from pathlib import Path
 
 import pyarrow
 import pytest
@@ -67,14 +65,6 @@ def test_a_record_is_on_the_line_where_it_begins(table):
     ]
 
 
-def test_other_unicode_line_ends_stay_in_the_cell(table):
-    assert rows(table("a,b\nx\u2028y\x85,z\x0b\n")) == [(2, ("x\u2028y\x85", "z\x0b"), None)]
-
-
-def test_a_quoted_empty_cell_is_a_record_and_a_blank_line_is_none(table):
-    assert rows(table('smiles\n""\n\n  \nC\n')) == [(2, ("",), None), (5, ("C",), None)]
-
-
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
@@ -130,12 +120,6 @@ def test_bytes_that_are_no_text_are_the_fault_of_their_row(table):
     ]
 
 
-def test_separators_in_a_quoted_name_do_not_count(table):
-    made = table('a;"b, c"\n1;2\n')
-    assert made.columns == ("a", "b, c")
-    assert rows(made) == [(2, ("1", "2"), None)]
-
-
 @pytest.mark.parametrize("rest", ["3,4\n5,6\n", '3,4\n"5",6\n'])
 def test_a_quote_that_swallows_records_refuses_the_file(table, rest):
     made = table(f'a,b\n1,2\n"C,2\n{rest}')
@@ -174,20 +158,6 @@ def test_a_file_that_is_absent(tmp_path, name):
         rows(open_table(tmp_path / name))
 
 
-def test_a_gzip_cut_short_is_refused_after_the_rows_before(tmp_path):
-    path = tmp_path / "data.csv.gz"
-    lines = "".join(f"C{'O' * (i * 7919 % 97)},{i * i}\n" for i in range(20_000))
-    path.write_bytes(gzip.compress(f"smiles,y\n{lines}".encode())[:-2000])
-    seen = []
-    with pytest.raises(DataError, match=r"gzip file ends too early, after \d+ readable lines"):
-        seen.extend(open_table(path).rows())
-    assert len(seen) > 1000
-
-
-def test_find_gives_positions(table):
-    assert table("a,b,b,c\n1,2,3,4\n").find(["c", "a"], "data.x") == [3, 0]
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -201,13 +171,6 @@ def test_a_column_that_is_absent_or_repeated(table, asked, message):
     with pytest.raises(DataError, match=message) as caught:
         table("num,p_np,SMILES,n,n\n1,2,C,3,4\n").find(asked, "data.x")
     assert caught.value.line == 1
-
-
-def test_a_wide_table_is_not_listed_whole(table):
-    header = ",".join(f"c{i}" for i in range(1000))
-    with pytest.raises(DataError, match=r"'c29' and 970 more\. Set") as caught:
-        table(header + "\n").find(["smiles"], "data.x")
-    assert len(str(caught.value)) < 500
 
 
 def test_a_table_of_too_many_columns(table):
@@ -248,63 +211,6 @@ def test_parquet_values_become_text(tmp_path):
     ]
     with pytest.raises(DataError, match=r"data\.parquet: no column 'Y' among .* mean 'y'\?"):
         made.find(["Y"], "data.x")
-
-
-def test_parquet_without_rows(tmp_path):
-    path = tmp_path / "data.parquet"
-    parquet.write_table(pyarrow.table({"smiles": pyarrow.array([], "string")}), path)
-    with pytest.raises(DataError, match="holds no records"):
-        rows(open_table(path))
-
-
-def test_a_parquet_file_damaged_inside(tmp_path):
-    path = tmp_path / "data.parquet"
-    values = [f"C{'O' * (i % 50)}{i}" for i in range(5000)]
-    parquet.write_table(pyarrow.table({"smiles": values}), path, compression="zstd")
-    content = bytearray(path.read_bytes())
-    content[100:1100] = bytes(1000)
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        rows(open_table(path))
-
-
-SDF = (
-    "x\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + "    0.0000" * 3 + " C   0\nM  END\n$$$$\n"
-)
-
-
-def kinds_of_files(folder):
-    """Name -> content of small files of every kind, whose bytes are then changed."""
-    columns = {"smiles": ["CCO", "C"] * 20, "day": [date(2020, 1, 2)] * 40, "y": [0.5] * 40}
-    for compression in ("none", "snappy"):
-        path = folder / f"{compression}.parquet"
-        parquet.write_table(
-            pyarrow.table(columns), path, compression=compression, use_dictionary=False
-        )
-        yield path.name, path.read_bytes()
-    for name, text in (("a.csv", TEXT * 20), ("a.smi", "CCO x\n" * 40), ("a.sdf", SDF * 20)):
-        yield name, text.encode()
-        yield f"{name}.gz", gzip.compress(text.encode())
-
-
-def test_whatever_is_damaged_the_error_names_the_file(tmp_path):
-    rng = random.Random(1)
-    (tmp_path / "whole").mkdir()
-    errors = []
-    for name, content in kinds_of_files(tmp_path / "whole"):
-        for _ in range(60):
-            damaged = bytearray(content)
-            for _ in range(rng.randint(1, 8)):
-                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-            path = tmp_path / name
-            path.write_bytes(damaged[: rng.choice([None, rng.randrange(len(damaged))])])
-            try:
-                rows(open_table(path))
-            except DataError as error:
-                errors.append((str(path), error.message))
-    assert all(path in message for path, message in errors)
-    kinds = {Path(path).name for path, _ in errors}
-    assert {"none.parquet", "snappy.parquet", "a.csv.gz", "a.smi.gz", "a.sdf.gz"} <= kinds
 
 
 @pytest.mark.parametrize("kind", ["csv", "smi", "parquet"])

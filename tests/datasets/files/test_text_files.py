@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from graphfold.datasets.files import text_files
 from graphfold.datasets.files.text_files import (
-    at_least_one,
     open_bytes,
     read_lines,
     scan_lines,
@@ -116,12 +115,6 @@ def test_what_is_no_file_is_refused(tmp_path):
         lines_of(tmp_path / "absent")
     with pytest.raises(DataError, match=r"is a folder, not a file"):
         lines_of(tmp_path)
-
-
-def test_no_item_at_all_is_refused(tmp_path):
-    assert list(at_least_one("ab", tmp_path, "letters")) == ["a", "b"]
-    with pytest.raises(DataError, match="holds no letters"):
-        list(at_least_one("", tmp_path, "letters"))
 
 
 @given(text=st.text(st.sampled_from(["a", "é", " ", "\n", "\r", "\u2028", "\ufeff", "\x85"])))

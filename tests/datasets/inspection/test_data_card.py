@@ -39,7 +39,7 @@ def check(name: str, path: Path | None, cache: Path, **settings: Any) -> dict[st
     return check_data(name, path, {"cache_dir": str(cache), **settings})
 
 
-def test_an_adapter_on_a_file(tmp_path: Path) -> None:
+def test_an_adapter_on_a_file(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["1 2 +", "? 1", "x", *random_expressions(300)])
     card = check(NAME, path, tmp_path / "cache", on_error="skip")
     assert (card["records"], card["splits"], card["skipped"]) == (301, {"all": 301}, 2)
@@ -62,7 +62,7 @@ def test_an_adapter_on_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_the_card_as_text(tmp_path: Path) -> None:
+def test_the_card_as_text(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["1 2 +", *["x"] * 12])
     text = format_card(check(NAME, path, tmp_path / "cache", on_error="skip"))
     assert "records       1 (all 1), 12 left out" in text
@@ -73,7 +73,7 @@ def test_the_card_as_text(tmp_path: Path) -> None:
     assert "target        digits: 1 measured, 0 missing; 0 1" in text
 
 
-def test_a_corpus(tmp_path: Path) -> None:
+def test_a_corpus(tmp_path):
     folder = tmp_path / "root" / "ud_chinese_gsdsimp"
     folder.mkdir(parents=True)
     word = "1\t好\t_\tADJ\t_\t_\t0\troot\t_\t_\n"
@@ -86,16 +86,7 @@ def test_a_corpus(tmp_path: Path) -> None:
     assert other["splits"] == {"all": 1}
 
 
-def test_classes_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "m.csv"
-    path.write_text("smiles,y\nC,toxic\nCC,safe\nCCC,safe\nCCO,\n")
-    settings = {"target_columns": ["y"], "task": "classification"}
-    card = check("smiles", path, tmp_path / "cache", **settings)
-    assert card["targets"]["y"]["counts"] == {"safe": 2, "toxic": 1}
-    assert "target        y: 3 measured, 0 missing; safe 2, toxic 1" in format_card(card)
-
-
-def test_all_variants_of_a_corpus_unless_one_is_named(tmp_path: Path) -> None:
+def test_all_variants_of_a_corpus_unless_one_is_named(tmp_path):
     folder = tmp_path / "qm9"
     folder.mkdir()
     names = {
@@ -112,7 +103,7 @@ def test_all_variants_of_a_corpus_unless_one_is_named(tmp_path: Path) -> None:
     assert check("qm9", None, tmp_path / "cache", root=str(tmp_path), variant="hc")["records"] == 2
 
 
-def test_bad_records(tmp_path: Path) -> None:
+def test_bad_records(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["1", "x"])
     with pytest.raises(RecordError, match=r"f\.txt:2: 'x' is no number"):
         check(NAME, path, tmp_path / "cache")
@@ -135,17 +126,17 @@ def test_bad_records(tmp_path: Path) -> None:
         ("brackets", {"adapter": "pairs", "path": "f"}, r"data\.adapter is given twice"),
     ],
 )
-def test_wrong_use(name: str, settings: dict[str, Any], message: str) -> None:
+def test_wrong_use(name, settings, message):
     with pytest.raises(ConfigError, match=message):
         check_data(name, None, settings)
 
 
-def test_a_file_is_named_once(tmp_path: Path) -> None:
+def test_a_file_is_named_once(tmp_path):
     with pytest.raises(ConfigError, match=r"data\.path is given twice.*Leave out the setting"):
         check_data("brackets", tmp_path, {"path": "f"})
 
 
-def test_what_cannot_be_read_twice_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_read_twice_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match=r"pipe: is a pipe or a device, .*Save them in a file"):
         check("brackets", tmp_path / "pipe", tmp_path / "cache")
@@ -153,19 +144,19 @@ def test_what_cannot_be_read_twice_is_refused(tmp_path: Path) -> None:
         check("brackets", tmp_path / ("x" * 400), tmp_path / "cache")
 
 
-def test_a_missing_corpus_says_where_it_is_to_be_had(tmp_path: Path) -> None:
+def test_a_missing_corpus_says_where_it_is_to_be_had(tmp_path):
     with pytest.raises(DataError, match=r"no such file\. Get it from .*data\.root"):
         check("esol", None, tmp_path / "cache", root=str(tmp_path))
 
 
-def test_an_adapter_that_reads_something_else_every_time(tmp_path: Path) -> None:
+def test_an_adapter_that_reads_something_else_every_time(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["1"])
     message = r"Forgetful: reading twice changes the graphs, first in .*\. Let parse depend on noth"
     with pytest.raises(SchemaError, match=message):
         check("test_data_card.Forgetful", path, tmp_path / "cache")
 
 
-def test_a_graph_outside_its_schema_is_a_bad_record(tmp_path: Path) -> None:
+def test_a_graph_outside_its_schema_is_a_bad_record(tmp_path):
     path = write_expressions(tmp_path / "f.txt", ["1", "7"])
     message = r"f\.txt:2: column 'parity' of node has codes from 7 to 7, outside 0 \.\. 1\. Corr"
     with pytest.raises(RecordError, match=message):

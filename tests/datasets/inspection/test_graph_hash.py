@@ -48,13 +48,13 @@ def chain(length: int) -> TypedDAG:
     return builder.build()
 
 
-def test_words_count_as_words_whatever_their_codes() -> None:
+def test_words_count_as_words_whatever_their_codes():
     first, second = phrases("a b", "c"), phrases("c", "b", "a b", label=3)
     a_b, c = hash_graphs(first).tolist()
     assert hash_graphs(second).tolist()[::2] == [c, a_b]
 
 
-def test_order_words_and_shape_make_a_difference() -> None:
+def test_order_words_and_shape_make_a_difference():
     hashes = hash_graphs(phrases("a b", "b a", "a", "a b a", "b")).tolist()
     nested = GraphBuilder(TREES)
     inner = nested.node("phrase", [nested.node("word", form="a", weight=1)])
@@ -64,7 +64,7 @@ def test_order_words_and_shape_make_a_difference() -> None:
     assert len(set(hashes)) == len(hashes)
 
 
-def test_a_hash_does_not_depend_on_the_neighbours_in_the_batch() -> None:
+def test_a_hash_does_not_depend_on_the_neighbours_in_the_batch():
     dag = phrases("a b", "c d e", "a b")
     alone = [int(hash_graphs(one)) for one in split(dag)]
     assert hash_graphs(dag).tolist() == alone
@@ -72,7 +72,7 @@ def test_a_hash_does_not_depend_on_the_neighbours_in_the_batch() -> None:
     assert hash_graphs(again)[4:].tolist() == alone
 
 
-def test_atoms_may_be_numbered_in_any_way() -> None:
+def test_atoms_may_be_numbered_in_any_way():
     ethanol = ((6, 6, 8), [(0, 1, 1), (1, 2, 1)])
     again = ((8, 6, 6), [(1, 2, 1), (0, 1, 1)])
     ether = ((6, 8, 6), [(0, 1, 1), (1, 2, 1)])
@@ -82,7 +82,7 @@ def test_atoms_may_be_numbered_in_any_way() -> None:
     assert len({first, third, fourth}) == 3
 
 
-def test_a_deep_chain_and_no_graph() -> None:
+def test_a_deep_chain_and_no_graph():
     assert len(set(hash_graphs(collate([chain(9_999), chain(10_000)])).tolist())) == 2
     assert hash_graphs(GraphBuilder(TREES).build()).shape == (0,)
     assert hash_graphs(phrases("a")).dtype == torch.int64

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rdkit import Chem
 
-from graphfold.dag import TypedDAG, collate
+from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.inspection.graph_hash import (
     describe_leak,
@@ -60,11 +60,15 @@ def read(folder: Path, smiles: list[str], **options: str | bool) -> TypedDAG:
     return read_records(adapter, path, adapter.records(path)).dag
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("options", [{}, {"features": "ogb"}, {"directed_bonds": True}])
-def test_a_molecule_is_one_however_it_is_written(
-    molecules: list[str], form: str, options: dict[str, str | bool], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        *((form, {}) for form in FORMS),
+        ("mapped hydrogens", {"features": "ogb"}),
+        ("mapped hydrogens", {"directed_bonds": True}),
+    ],
+)
+def test_a_molecule_is_one_however_it_is_written(molecules, form, options, tmp_path):
     count = len(molecules)
     others = [written(text, form, seed) for seed, text in enumerate(molecules)]
     dag = read(tmp_path, [*molecules, *others], **options)
@@ -79,21 +83,16 @@ def test_a_molecule_is_one_however_it_is_written(
     assert leak.startswith(f"{count} records of val or test hold molecules that train has too")
 
 
-def test_a_molecule_is_one_whatever_the_options_of_its_reading(tmp_path: Path) -> None:
+def test_a_molecule_is_one_whatever_the_options_of_its_reading(tmp_path):
     """So `evaluate` knows the records of the training part by their molecules."""
     plain = hash_records(read(tmp_path, ["CCO", "c1ccccc1"]))
     for options in ({"explicit_hydrogens": True}, {"features": "ogb"}, {"fragments": "brics"}):
         assert torch.equal(hash_records(read(tmp_path, ["OCC", "C1=CC=CC=C1"], **options)), plain)
 
 
-def test_the_molecule_is_that_which_the_graph_is_made_of(tmp_path: Path) -> None:
+def test_the_molecule_is_that_which_the_graph_is_made_of(tmp_path):
     salts = ["CCN.Cl", "NCC", "CCN.Br", "c1ccccc1.[Na+].[Cl-]"]
     assert molecule_groups(read(tmp_path, salts)) == [0, 1, 2, 3]
     stripped = read(tmp_path, salts, salts="strip")
     assert molecule_groups(stripped) == [0, 0, 0, 3]
     assert repeated_molecules(stripped) == [[0, 1, 2]]
-
-
-def test_repeats_are_found_over_files(tmp_path: Path) -> None:
-    files = [read(tmp_path, [text]) for text in ("CCO", "[CH3:4][CH2:5][OH:6]", "CO")]
-    assert repeated_molecules(collate(files)) == [[0, 1]]

@@ -1,4 +1,4 @@
-"""Bonds as nodes: which there are, what they know, and whom they read."""
+"""Bonds as nodes, and which bonds they read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from graphfold.dag import GraphBuilder, TypedDAG, validate
 from graphfold.datasets.adapter import Record
-from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import RecordError
@@ -28,16 +27,6 @@ def edges(dag: TypedDAG, relation: str) -> list[tuple[int, int]]:
     return sorted(zip(found.index.tolist(), targets, strict=True))
 
 
-def test_each_direction_of_a_bond_is_a_node_after_the_atoms():
-    dag = molecule("CCO")
-    assert dag.op_type.tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert edges(dag, "arrives") == [(3, 1), (4, 0), (5, 2), (6, 1)]
-    # 3: 0 -> 1, 4: 1 -> 0, 5: 1 -> 2, 6: 2 -> 1
-    assert edges(dag, "continues") == [(3, 5), (6, 4)]
-    assert dag.output_index.tolist() == [0, 1, 2]
-    assert dag.span.tolist() == [[0, 1], [1, 2], [2, 3], *[[-1, -1]] * 4]
-
-
 def test_a_ring_goes_round_in_both_directions():
     dag = molecule("C1CC1")
     pairs = edges(dag, "continues")
@@ -47,23 +36,6 @@ def test_a_ring_goes_round_in_both_directions():
     for _ in range(3):
         bond = start[bond]
     assert bond == first
-
-
-def test_a_bond_knows_itself_and_the_atom_that_it_leaves():
-    dag = molecule("C=O")
-    bonds, atoms = dag.features("bond"), dag.features("atom")
-    assert list(bonds) == [p.column.name for p in GRAPHFOLD.bond] + [
-        f"source_{p.column.name}" for p in GRAPHFOLD.atom
-    ]
-    assert bonds["order"].tolist() == [1, 1]
-    for name in atoms:
-        assert bonds[f"source_{name}"].tolist() == atoms[name].tolist()
-
-
-def test_a_lone_atom_has_no_bonds():
-    dag = molecule("[Na+].C")
-    assert dag.op_type.tolist() == [0, 0]
-    assert edges(dag, "arrives") == edges(dag, "continues") == []
 
 
 @pytest.mark.parametrize(("first", "second"), [("CC(N)O", "OC(N)C"), ("c1ccncc1C", "Cc1cnccc1")])

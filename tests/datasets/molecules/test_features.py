@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from rdkit import Chem
 from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges
-from training.tiny_runs import run, train, write_molecules
 
 from graphfold.dag import collate
 from graphfold.dag.compare import difference
 from graphfold.datasets.adapter import Record, read_records
-from graphfold.datasets.molecules.atom_features import codes, find_features, number, one_hot
+from graphfold.datasets.molecules.atom_features import find_features
 from graphfold.datasets.molecules.record_table import RecordRow
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
@@ -67,7 +65,7 @@ def records(*smiles: str) -> list[Record]:
     return [Record(line, RecordRow(text)) for line, text in enumerate(smiles, start=1)]
 
 
-def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) -> None:
+def test_its_functions_are_called_for_atoms_bonds_and_molecules(package):
     dag = read_records(SmilesAdapter(features=package), Path("x"), records(*SMILES)).dag
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
     atoms = [atom for molecule in molecules for atom in molecule.GetAtoms()]
@@ -86,7 +84,7 @@ def test_its_functions_are_called_for_atoms_bonds_and_molecules(package: str) ->
     assert dag.schema.types[0].features[1].unit == "e"
 
 
-def test_a_set_goes_to_other_processes(package: str, tmp_path: Path) -> None:
+def test_a_set_goes_to_other_processes(package, tmp_path):
     adapter, file = SmilesAdapter(features=package), tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(SMILES * 4) + "\n")
     chunks = [*cut_file(adapter, file, size=5)]
@@ -106,9 +104,7 @@ def test_a_set_goes_to_other_processes(package: str, tmp_path: Path) -> None:
         ("CLOSED", "CO", "'element' cannot be computed .ValueError: 8 is not among its values"),
     ],
 )
-def test_what_a_function_cannot_do_is_a_bad_record(
-    package: str, name: str, smiles: str, fault: str
-) -> None:
+def test_what_a_function_cannot_do_is_a_bad_record(package, name, smiles, fault):
     adapter = SmilesAdapter(features=f"features_of_mine.{name}")
     result = read_records(adapter, Path("x"), records("C", smiles, "C"), "skip")
     assert result.kept == (0, 2)
@@ -116,7 +112,7 @@ def test_what_a_function_cannot_do_is_a_bad_record(
         raise result.skipped[0]
 
 
-def test_a_name_without_a_set_is_refused(package: str) -> None:
+def test_a_name_without_a_set_is_refused(package):
     with pytest.raises(ConfigError, match="there is no feature set 'ogbb'. Did you mean 'ogb'"):
         find_features("ogbb")
     with pytest.raises(ConfigError, match="data.features: no FeatureSet is there, but int"):
@@ -127,17 +123,7 @@ def test_a_name_without_a_set_is_refused(package: str) -> None:
         find_features(["ogb"])  # type: ignore[arg-type]
 
 
-def test_many_values_take_more_than_a_byte() -> None:
-    assert codes("x", int, range(300)).column.dtype == "int32"
-    assert one_hot("x", int, range(2), has_other=False).rows([2, 1, 0]).tolist() == [  # type: ignore[arg-type]
-        [True, False],
-        [False, True],
-        [False, False],
-    ]
-    assert number("x", float).size is None
-
-
-def test_the_cache_depends_on_the_code_of_the_set(package: str, tmp_path: Path) -> None:
+def test_the_cache_depends_on_the_code_of_the_set(package, tmp_path):
     file = tmp_path / "m.csv"
     file.write_text("smiles\n" + "\n".join(SMILES) + "\n")
     spec = AdapterSpec("smiles", {"features": package})
@@ -147,18 +133,3 @@ def test_the_cache_depends_on_the_code_of_the_set(package: str, tmp_path: Path) 
     (tmp_path / "features_of_mine.py").write_text(f"{CODE}# changed")
     changed = pack(spec, file, tmp_path / "cache", num_workers=0)
     assert changed.stored != first.stored
-
-
-def test_a_stored_run_needs_trust(
-    package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    table = write_molecules(tmp_path / "m.csv")
-    folder = train(
-        tmp_path / "run",
-        *("data=smiles", f"data.path={table}", "data.target_columns=[c]", "model=gcn"),
-        *(f"data.features={package}", "data.on_error=skip", "trainer.max_epochs=1"),
-    )
-    stored = shutil.copytree(folder, tmp_path / "stored")
-    assert run("evaluate", str(stored)) == 2
-    assert "add --trust features_of_mine" in capfd.readouterr().err
-    assert run("evaluate", str(stored), "--trust", "features_of_mine") == 0

@@ -161,14 +161,8 @@ def test_known_cuts(smiles, kinds):
     assert named(cut(smiles)[1].fragments) == kinds
 
 
-def test_brics_breaks_an_amide():
-    _, found = cut("O=C(NCC)c1ccccc1", "brics")
-    assert named(found.fragments) == [("piece", 1), ("piece", 2), ("piece", 2), ("piece", 6)]
-    assert sorted(found.links.values()) == [1, 1, 1]
-
-
 def labelled(dag: TypedDAG) -> nx.DiGraph[int]:
-    """The inputs as a graph whose nodes know all that cells do."""
+    """The inputs as a graph of networkx, with all features that cells read."""
     found: nx.DiGraph[int] = nx.DiGraph()
     for op_type in dag.schema.types:
         nodes, features = dag.nodes_of_type(op_type.name).tolist(), dag.features(op_type.name)
@@ -233,21 +227,3 @@ def test_what_a_ring_has_in_common():
     assert columns["overlap"].tolist() == columns["shared"].tolist() == [2, 2]
     assert sorted(columns["aromatic"].tolist()) == [0, 1]
     assert columns["length"].tolist() == pytest.approx([0.6, 0.6])
-
-
-def test_bonds_may_be_nodes_at_the_same_time():
-    adapter = SmilesAdapter(directed_bonds=True, fragments="rings_and_paths")
-    builder = GraphBuilder(adapter.schema)
-    adapter.parse(Record(1, RecordRow("C1CC1")), builder)
-    dag = builder.build()
-    validate(dag)
-    assert dag.num_nodes_by_type == [3, 6, 1, 1]
-
-
-def test_a_long_chain_has_a_flat_tree():
-    _, found = cut("C(C)" + "C(C)" * 400)
-    tree = tree_of(found)
-    (root,), _ = fragment_trees(found)
-    depth = max(nx.single_source_shortest_path_length(tree, root).values())
-    assert depth == nx.radius(tree.to_undirected())
-    assert nx.is_tree(tree)

@@ -1,4 +1,4 @@
-"""What belongs to atoms and bonds stands in the order of the record, whatever way it comes in."""
+"""Values of atoms and bonds are in the order of the record: SDF, objects, SMILES."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOLECULES = (
 
 @pytest.fixture(scope="module")
 def shuffled(data_root: Path) -> list[Chem.Mol]:
-    """Molecules whose atoms are numbered at random."""
+    """Molecules with their atoms in random order."""
     with (data_root / "lipophilicity" / "Lipophilicity.csv").open() as file:
         corpus = [row["smiles"] for row in csv.DictReader(file)]
     rng = random.Random(49)
@@ -94,15 +94,13 @@ def check_atoms(dag: TypedDAG, molecule: Chem.Mol, hydrogens: bool = False) -> N
 
 
 @pytest.mark.parametrize("form", ["V2000", "V3000"])
-def test_values_of_atoms_are_those_of_the_structure(
-    shuffled: list[Chem.Mol], form: str, tmp_path: Path
-) -> None:
+def test_values_of_atoms_are_those_of_the_structure(shuffled, form, tmp_path):
     for dag, molecule in zip(read_sdf(tmp_path, shuffled, form), shuffled, strict=True):
         assert dag.node_targets["y"].tolist() == of_atom(molecule)
         check_atoms(dag, molecule)
 
 
-def test_values_of_written_hydrogens(shuffled: list[Chem.Mol], tmp_path: Path) -> None:
+def test_values_of_written_hydrogens(shuffled, tmp_path):
     full = [Chem.AddHs(molecule) for molecule in shuffled]
     rng = random.Random(3)
     orders = [rng.sample(range(m.GetNumAtoms()), m.GetNumAtoms()) for m in full]
@@ -114,9 +112,7 @@ def test_values_of_written_hydrogens(shuffled: list[Chem.Mol], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("form", ["V2000", "V3000"])
-def test_values_of_bonds_are_those_of_the_structure(
-    shuffled: list[Chem.Mol], form: str, tmp_path: Path
-) -> None:
+def test_values_of_bonds_are_those_of_the_structure(shuffled, form, tmp_path):
     bound = [molecule for molecule in shuffled if molecule.GetNumBonds()]
     for dag, molecule in zip(read_sdf(tmp_path, bound, form, "bond"), bound, strict=True):
         is_bond = dag.op_type == 1
@@ -136,26 +132,15 @@ def kekulised(molecule: Chem.Mol) -> Chem.Mol:
     [Chem.Mol, Chem.AddHs, kekulised, lambda m: Chem.RenumberAtoms(m, [*range(m.GetNumAtoms())])],
     ids=["as it is", "hydrogens", "kekulised", "renumbered"],
 )
-def test_atoms_of_an_object_are_in_its_order(
-    shuffled: list[Chem.Mol], change: Callable[[Chem.Mol], Chem.Mol]
-) -> None:
+def test_atoms_of_an_object_are_in_its_order(shuffled, change):
     dags = read_objects([change(molecule) for molecule in shuffled])
     for dag, molecule in zip(dags, shuffled, strict=True):
         check_atoms(dag, molecule)
 
 
-def test_hydrogens_of_an_object_come_last(shuffled: list[Chem.Mol]) -> None:
-    for dag, molecule in zip(
-        read_objects(shuffled, explicit_hydrogens=True), shuffled, strict=True
-    ):
-        check_atoms(dag, Chem.AddHs(molecule), hydrogens=True)
-
-
 @pytest.mark.parametrize("features", ["graphfold", "ogb"])
-def test_a_structure_has_the_features_of_its_smiles(
-    shuffled: list[Chem.Mol], features: str, tmp_path: Path
-) -> None:
-    """As a set of atoms; but for the tag of `ogb`, which depends on their order."""
+def test_a_structure_has_the_features_of_its_smiles(shuffled, features, tmp_path):
+    """Atom by atom, except for the chirality tag of `ogb`, which depends on their order."""
     adapter = SmilesAdapter(features=features).without_targets()
     path = write_sdf(tmp_path / "m.sdf", shuffled, Chem.MolToMolBlock, "atom")
     structures = read_records(adapter, path, adapter.records(path)).dag

@@ -175,9 +175,7 @@ def edges(dag: TypedDAG, relation: str) -> list[tuple[int, int]]:
     ],
 )
 @pytest.mark.parametrize("explicit_hydrogens", [False, True])
-def test_atom_maps_are_no_part_of_a_molecule(
-    mapped: str, plain: str, explicit_hydrogens: bool
-) -> None:
+def test_atom_maps_are_no_part_of_a_molecule(mapped, plain, explicit_hydrogens):
     found, expected = (read_molecule(text, explicit_hydrogens) for text in (mapped, plain))
     assert found.ToBinary() == expected.ToBinary()
 
@@ -195,21 +193,19 @@ def check_all(smiles: list[str], directed_bonds: bool) -> None:
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
-def test_strange_molecules_are_as_rdkit_says(directed_bonds: bool) -> None:
+def test_strange_molecules_are_as_rdkit_says(directed_bonds):
     check_all(STRANGE, directed_bonds)
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
-def test_molecules_of_all_corpora_are_as_rdkit_says(
-    data_root: Path, count: int, directed_bonds: bool
-) -> None:
+def test_molecules_of_all_corpora_are_as_rdkit_says(data_root, count, directed_bonds):
     check_all(corpus_smiles(data_root, count), directed_bonds)
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
 @pytest.mark.parametrize("features", FEATURE_SETS.paths)
-def test_many_at_once_are_as_one_by_one(features: str, directed_bonds: bool) -> None:
+def test_many_at_once_are_as_one_by_one(features, directed_bonds):
     adapter = SmilesAdapter(features=features, directed_bonds=directed_bonds)
     mixed = records([*STRANGE, "bad", "", *STRANGE])
     many = read_records(adapter, Path("x"), mixed, "skip")
@@ -235,9 +231,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("workers", "method"), [(1, "fork"), (4, "fork"), (2, "spawn")])
-def test_the_processes_do_not_matter(
-    table: Path, workers: int, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_processes_do_not_matter(table, workers, method, monkeypatch):
     adapter = SmilesAdapter(directed_bonds=True)
     here = [result for _, result in read_chunks(cut_file(adapter, table), "skip", 0)]
     monkeypatch.setattr(reading, "start_method", lambda: method)
@@ -246,17 +240,3 @@ def test_the_processes_do_not_matter(
     assert [r.kept for r in here] == [r.kept for r in there]
     assert [str(e) for r in here for e in r.skipped] == [str(e) for r in there for e in r.skipped]
     assert difference(collate([r.dag for r in here]), collate([r.dag for r in there])) is None
-
-
-@pytest.mark.parametrize("features", FEATURE_SETS.paths)
-def test_every_feature_set_goes_to_other_processes(features: str, tmp_path: Path) -> None:
-    adapter = SmilesAdapter(features=features, directed_bonds=True)
-    file = tmp_path / "m.csv"
-    file.write_text("smiles\n" + "\n".join(STRANGE) + "\n")
-    chunks = [*cut_file(adapter, file, size=16)]
-    here, there = (
-        collate([result.dag for _, result in read_chunks(iter(chunks), "skip", workers)])
-        for workers in (0, 1)
-    )
-    assert here.num_graphs > 16
-    assert difference(here, there) is None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
@@ -12,8 +10,7 @@ import pytest
 from postfix_adapter import NAME, PostfixAdapter
 
 from graphfold import registry
-from graphfold.datasets.readers.brackets import BracketsAdapter
-from graphfold.datasets.readers.spec import AdapterSpec, make_adapter
+from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError
 from graphfold.registry import ADAPTERS
 
@@ -22,27 +19,16 @@ NEEDED: dict[str, dict[str, Any]] = {"table": {"records": "brackets"}}
 
 
 @pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
-def test_every_adapter_can_be_made(name: str) -> None:
-    assert make_adapter(name, **NEEDED.get(name, {})).schema.types
-
-
-@pytest.mark.parametrize("name", sorted(ADAPTERS.paths))
-def test_every_adapter_goes_to_other_processes(name: str) -> None:
+def test_every_adapter_goes_to_other_processes(name):
     adapter = make_adapter(name, **NEEDED.get(name, {}))
     assert pickle.loads(pickle.dumps(adapter)).schema == adapter.schema
 
 
-def test_options_reach_the_adapter() -> None:
-    adapter = AdapterSpec("brackets", {"num_classes": 3}).make()
-    assert isinstance(adapter, BracketsAdapter)
-    assert adapter.schema.node_targets[0].size == 3
-
-
-def test_a_dotted_path_names_a_class() -> None:
+def test_a_dotted_path_names_a_class():
     assert isinstance(make_adapter(NAME, base=8), PostfixAdapter)
 
 
-def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_package_adds_an_adapter(monkeypatch):
     point = EntryPoint("postfix", "postfix_adapter:PostfixAdapter", "graphfold.adapters")
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]))
     monkeypatch.setattr(registry, "_entry_points", registry._entry_points.__wrapped__)
@@ -64,7 +50,7 @@ def test_another_package_adds_an_adapter(monkeypatch: pytest.MonkeyPatch) -> Non
         ("postfix_adapter.Path", r"Path does not derive from Adapter\. Name a class"),
     ],
 )
-def test_unknown_adapter(name: str, message: str) -> None:
+def test_unknown_adapter(name, message):
     with pytest.raises(ConfigError, match=message):
         make_adapter(name)
 
@@ -83,22 +69,12 @@ def test_unknown_adapter(name: str, message: str) -> None:
         ),
     ],
 )
-def test_faults_of_options(options: dict[str, Any], message: str) -> None:
+def test_faults_of_options(options, message):
     with pytest.raises(ConfigError, match=message):
         make_adapter("brackets", **options)
 
 
-def test_all_faults_come_together() -> None:
+def test_all_faults_come_together():
     with pytest.raises(ConfigError) as caught:
         make_adapter("brackets", num_classes=1.5, wrong=1)
     assert len(str(caught.value).splitlines()) == 2
-
-
-def test_names_are_known_without_importing_torch() -> None:
-    code = (
-        "import sys; from graphfold.registry import ADAPTERS;"
-        "ADAPTERS.names();"
-        "from graphfold.datasets.corpora.corpus_table import CORPORA; assert CORPORA;"
-        "assert 'torch' not in sys.modules and 'rdkit' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,7 +3,6 @@ from datasets.tree_files import corpus_folder, inputs_of, read, write
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphfold.dag import Column, GraphBuilder
 from graphfold.dag.compare import difference
 from graphfold.datasets.readers.brackets import BracketsAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -46,11 +45,6 @@ def test_labels_are_node_targets_and_words_come_first(tmp_path):
     assert dag.place(0) == (str(tmp_path / "data.txt"), 1)
 
 
-def test_without_num_classes_any_label_and_any_arity(tmp_path):
-    text = "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBZ barks)) (. .))"
-    assert trees(tmp_path, text) == [text]
-
-
 def test_an_outer_bracket_without_label_is_dropped(tmp_path):
     assert trees(tmp_path, "( (S (NP x) (VP y)) )\n((NN z))") == ["(S (NP x) (VP y))", "(NN z)"]
 
@@ -71,13 +65,6 @@ LAYOUTS = {
 def test_any_layout_gives_the_same_trees(tmp_path, name):
     expected = ["(S (A x) (B y))"] * 2 + ["(T z)"]
     assert trees(tmp_path, LAYOUTS[name]) == expected
-
-
-@pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "penn"])
-def test_any_layout_gives_the_same_targets(tmp_path, name):
-    text = LAYOUTS[name].translate(str.maketrans("SABT", "0123"))
-    dag = read(BracketsAdapter(num_classes=4), write(tmp_path, text)).dag
-    assert dag.node_targets["label"].tolist() == [1, 2, 0, 1, 2, 0, 3]
 
 
 def test_only_ascii_blanks_part_words(tmp_path):
@@ -131,25 +118,11 @@ def test_a_faulty_tree_is_named_and_costs_no_other(tmp_path, line, message):
     assert result.dag.origin[:, 1].tolist() == [1, 2, 4, 5]
 
 
-@pytest.mark.parametrize(("line", "message"), FAULTS.items())
-def test_faults_of_brackets_are_the_same_without_num_classes(tmp_path, line, message):
-    path = write(tmp_path, f"{GOOD}\n{line}\n{GOOD}\n")
-    with pytest.raises(RecordError, match=rf"data\.txt:2: .*{message}"):
-        read(BracketsAdapter(), path)
-    assert read(BracketsAdapter(), path, "skip").dag.num_graphs == 2
-
-
 def test_a_tree_that_is_never_closed_does_not_swallow_a_surplus_bracket_of_a_later_line(tmp_path):
     text = f"{GOOD}\n{GOOD[:-1]}\n{GOOD}\n{GOOD})\n{GOOD}"
     result = read(BracketsAdapter(num_classes=5), write(tmp_path, text), "skip")
     assert [error.line for error in result.skipped] == [2, 4]
     assert result.dag.num_graphs == 3
-
-
-def test_the_first_tree_may_be_the_one_that_is_never_closed(tmp_path):
-    result = read(BracketsAdapter(), write(tmp_path, f"{GOOD[:-1]}\n{GOOD}\n{GOOD}\n"), "skip")
-    assert [error.line for error in result.skipped] == [1]
-    assert result.dag.num_graphs == 2
 
 
 def test_faults_in_a_tree_of_many_lines_name_their_own_line(tmp_path):
@@ -201,14 +174,6 @@ def test_deep_trees_are_read(tmp_path):
     assert dag.node_ptr.diff().tolist() == [1, 2 * depth + 1, 2 * depth + 1]
 
 
-def test_binarize(tmp_path):
-    flat = "(NP (A a) (B b) (C c) (D d))"
-    right = "(NP (A a) (@NP (B b) (@NP (C c) (D d))))"
-    assert trees(tmp_path, flat, binarize=True) == [right]
-    left = "(NP (@NP (@NP (A a) (B b)) (C c)) (D d))"
-    assert trees(tmp_path, flat, binarize=True, branching="left") == [left]
-
-
 def test_binarize_gives_new_nodes_no_target_and_a_span(tmp_path):
     text = "(1 (2 a) (3 b) (4 c))"
     dag = read(BracketsAdapter(num_classes=5, binarize=True), write(tmp_path, text)).dag
@@ -220,15 +185,6 @@ def test_binarize_leaves_the_second_slot_of_a_single_child_absent(tmp_path):
     dag = read(BracketsAdapter(binarize=True), write(tmp_path, "(S (NP (NN x)))")).dag
     assert dag.schema.types[1].arity == 2
     assert [inputs_of(dag, node) for node in range(3)] == [[], [0, -1], [1, -1]]
-
-
-def test_collapse_unary(tmp_path):
-    text = "(S (VP (VB go) (NP (NP (NN home)))))"
-    assert trees(tmp_path, text, collapse_unary=True) == ["(S+VP (VB go) (NP+NP+NN home))"]
-    path = write(tmp_path, "(1 (2 (3 a) (0 (4 b))))")
-    dag = read(BracketsAdapter(num_classes=5, collapse_unary=True), path).dag
-    assert dag.node_targets["label"].tolist() == [3, 0, 1]
-    assert dag.span.tolist() == [[6, 11], [12, 21], [0, 23]]
 
 
 def test_labels_of_a_chain_that_are_targets_are_joined(tmp_path):
@@ -264,7 +220,6 @@ def test_a_tree_of_traces_is_left_out_and_said_to_be(tmp_path):
     [
         ({"num_classes": 0}, "num_classes is 0. Give a positive integer"),
         ({"branching": "up"}, "branching is 'up'. Give 'right' or 'left'"),
-        ({"num_classes": 5, "remove_traces": True}, "num_classes asks for integers"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -300,9 +255,8 @@ UNLABELLED = {
 
 
 @pytest.mark.parametrize(("text", "words"), UNLABELLED.items())
-@pytest.mark.parametrize("binarize", [False, True])
-def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words, binarize):
-    adapter = BracketsAdapter(num_classes=5, binarize=binarize)
+def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words):
+    adapter = BracketsAdapter(num_classes=5, binarize=True)
     dag = read(adapter.without_targets(), write(tmp_path, text)).dag
     assert dag.strings("type:word", "form") == words
     assert dag.num_graphs == 1
@@ -310,18 +264,6 @@ def test_trees_without_labels_are_read_for_prediction(tmp_path, text, words, bin
         assert [inputs_of(dag, node) for node in range(3)] == [[], [], [0, 1]]
     spans = [text[a:b] for a, b in dag.span.tolist()]
     assert all(word in span for word, span in zip(words, spans, strict=False))
-
-
-@pytest.mark.parametrize("text", [text for text in UNLABELLED if text != "(3 (2 good) (4 film))"])
-def test_trees_without_labels_are_refused_for_training(tmp_path, text):
-    with pytest.raises(RecordError, match=r"data\.txt:1: .*(label|two words|holds both)"):
-        read(BracketsAdapter(num_classes=5), write(tmp_path, text))
-
-
-@pytest.mark.parametrize("text", ["(3 (2 good) (9 film))", "()", "(a", "(a b) c", "(a ())"])
-def test_faulty_trees_are_refused_for_prediction(tmp_path, text):
-    with pytest.raises(RecordError, match=r"data\.txt:1: "):
-        read(BracketsAdapter(num_classes=5).without_targets(), write(tmp_path, text))
 
 
 @given(texts=st.lists(TREES, min_size=1, max_size=4))
@@ -375,16 +317,6 @@ def test_random_trees_come_back(texts, tmp_path_factory):
     assert [show(dag, graph) for graph in range(dag.num_graphs)] == texts
 
 
-@given(text=TREES, branching=st.sampled_from(["left", "right"]))
-def test_binarize_keeps_the_words(text, branching, tmp_path_factory):
-    path = write(tmp_path_factory.mktemp("trees"), text)
-    whole = read(BracketsAdapter(), path).dag
-    adapter = BracketsAdapter(binarize=True, branching=branching, collapse_unary=True)
-    binary = read(adapter, path).dag
-    assert binary.strings("type:word", "form") == whole.strings("type:word", "form")
-    assert binary.num_nodes == 2 * binary.num_nodes_by_type[0] - 1
-
-
 @given(
     text=TREES,
     branching=st.sampled_from(["left", "right"]),
@@ -404,6 +336,7 @@ def test_nodes_that_binarize_added_are_known(text, branching, collapse, tmp_path
     assert int((~added).sum()) == read(plain, path).dag.num_nodes
 
 
+@pytest.mark.slow
 def test_penn_treebank_sample(data_root):
     path = corpus_folder(data_root, "ptb_sample") / "wsj_0001-0199.mrg"
     dag = read(BracketsAdapter(), path).dag
@@ -415,17 +348,8 @@ def test_penn_treebank_sample(data_root):
     assert dag.num_nodes == 2 * (100676 - 6592) - 3914
 
 
-def test_words_may_be_a_sequence_beside_the_tree(tmp_path):
-    path = write(tmp_path, GOOD + "\n(3 Great)\n")
-    adapter = BracketsAdapter(num_classes=5, binarize=True, sequence=True)
-    dag = read(adapter, path).dag
-    assert dag.relations["next"].index.tolist() == [0, 1]  # what each word is read from
-    assert dag.relations["next"].ptr.tolist() == [0, 0, 1, 2, 2, 2, 2]
-    assert BracketsAdapter(num_classes=5).schema.relations == ()
-
-
 def test_minus_one_is_a_label_of_a_treebank(tmp_path):
-    """Of sentiment, say, with `_` and `?` for nodes that nobody has judged."""
+    """A treebank of sentiment from -1 to 1; `_` and `?` stand for unlabelled nodes."""
     path = write(tmp_path, "(1 (-1 not) (? (_ at) (-1 bad)))\n(0 (0 so) (-1 so))\n")
     found = BracketsAdapter(labels="target").infer_options([path])
     assert found == {"label_names": ["-1", "0", "1"]}
@@ -452,32 +376,9 @@ def test_minus_one_is_no_missing_label_where_it_is_no_class(tmp_path):
     assert len(read(adapter.without_targets(), path).dag.op_type) == 3
 
 
-def test_labels_are_merged_to_classes(tmp_path):
-    adapter = BracketsAdapter(classes={"negative": [0, 1], "positive": [3, 4]})
-    path = tmp_path / "trees.txt"
-    path.write_text("(3 (2 A) (4 (4 good) (2 film)))\n(0 (2 So) (1 dull))\n")
-    dag = read(adapter, path).dag
-    names = ("negative", "positive")
-    assert dag.schema.node_targets == (Column("label", "int64", ordered=True, names=names),)
-    assert dag.columns["node"]["label"].tolist() == [-1, 1, -1, 1, 1, -1, 0, 0]
-
-
-@pytest.mark.parametrize("text", ["(2 (2 It) (2 (2 is) (2 so)))", "(It (is so))"])
-def test_trees_to_predict_may_have_labels_of_no_class(text):
-    adapter = BracketsAdapter(classes={"low": [0, 1], "high": [3]}).without_targets()
-    graph = GraphBuilder(adapter.schema)
-    adapter.parse(adapter.record_of(text), graph)
-    assert graph.build().strings("type:word", "form") == ["It", "is", "so"]
-
-
 @pytest.mark.parametrize(
     "classes", [{}, {"a": [0]}, {"a": [0], "b": []}, {"a": [0, 1], "b": [1]}, {"a": 0, "b": 1}]
 )
 def test_classes_have_labels_of_their_own(classes):
     with pytest.raises(ConfigError, match="each with labels of its own"):
         BracketsAdapter(classes=classes)
-
-
-def test_classes_stand_alone():
-    with pytest.raises(ConfigError, match="Leave num_classes and label_names out"):
-        BracketsAdapter(num_classes=5, classes={"a": [0], "b": [1]})

@@ -1,5 +1,3 @@
-import gzip
-
 import conllu
 import pytest
 from datasets.tree_files import corpus_folder, inputs_of, read, write
@@ -52,45 +50,11 @@ def test_inputs_are_the_dependents_in_word_order(tmp_path):
     assert dag.strings("type:word", "form")[5] == "grand\u00a0»"
 
 
-def test_the_relation_next_leads_to_the_next_word(tmp_path):
-    dag = read(ConlluAdapter(), write(tmp_path, GOOD + "\n" + sentence(("x", 0)))).dag
-    assert dag.relations["next"].ptr.tolist() == [0, 0, 1, 1]
-    assert dag.relations["next"].index.tolist() == [0]
-
-
 def test_spans_are_characters_of_the_text(tmp_path):
     dag = read(ConlluAdapter(), write(tmp_path, FRENCH)).dag
     text = dag.strings("graph", "text")[0]
     covered = [text[a:b] for a, b in dag.span.tolist()]
     assert covered == ["Il", "parle", "du", "du", "«", "grand\u00a0»", "chien", ",", "quoi", "."]
-
-
-@pytest.mark.parametrize("comment", ["", "# text = other words\n"])
-def test_spans_are_unknown_where_the_text_does_not_fit(tmp_path, comment):
-    dag = read(ConlluAdapter(), write(tmp_path, comment + sentence(("a", 0)))).dag
-    assert dag.span.tolist() == [[-1, -1]]
-    assert dag.strings("graph", "text") == ["other words" if comment else None]
-
-
-def test_features_are_chosen(tmp_path):
-    path = write(tmp_path, FRENCH)
-    dag = read(ConlluAdapter(features=["form", "lemma", "xpos", "feats"]), path).dag
-    assert dag.strings("type:word", "lemma")[2] == "de"
-    assert dag.strings("type:word", "xpos")[:6] == ["CL", "V", "P", "D", None, "A"]
-    assert dag.strings("type:word", "feats")[:2] == ["Number=Sing", "_"]
-    assert list(read(ConlluAdapter(), path).dag.features("word")) == ["form"]
-
-
-def test_an_underscore_may_be_a_word(tmp_path):
-    text = "1\t_\t_\tSYM\t_\t_\t0\troot\t_\t_\n"
-    dag = read(ConlluAdapter(features=["form", "lemma"]), write(tmp_path, text)).dag
-    assert dag.strings("type:word", "form") == ["_"]
-    assert dag.strings("type:word", "lemma") == ["_"]
-
-
-def test_subtypes_may_be_dropped(tmp_path):
-    dag = read(ConlluAdapter(subtypes=False), write(tmp_path, FRENCH)).dag
-    assert dag.strings("inputs", "deprel")[0] == "nsubj"
 
 
 def test_the_enhanced_graph_is_a_relation(tmp_path):
@@ -126,24 +90,6 @@ def test_enhanced_edges_are_checked(tmp_path, deps, message):
     with pytest.raises(RecordError, match=f"data.txt:1: {message}"):
         read(ConlluAdapter(relation_column="deps"), path)
     assert read(ConlluAdapter(), path).dag.num_nodes == 1
-
-
-def test_line_ends_and_blank_lines(tmp_path):
-    text = f"\n\n{GOOD}\n\n \n{GOOD}".replace("\n", "\r\n").removesuffix("\r\n")
-    dag = read(ConlluAdapter(), write(tmp_path, gzip.compress(text.encode()), "x.conllu.gz")).dag
-    assert dag.origin[:, 1].tolist() == [3, 9]
-    assert dag.strings("type:word", "form") == ["a", "b"] * 2
-
-
-def test_a_head_may_have_leading_zeros(tmp_path):
-    dag = read(ConlluAdapter(), write(tmp_path, sentence(("a", "0" * 5000 + "2"), ("b", 0)))).dag
-    assert inputs_of(dag, 1) == [0]
-
-
-def test_a_non_projective_tree_is_read(tmp_path):
-    text = sentence(("a", 3), ("b", 4), ("c", 0), ("d", 3))
-    dag = read(ConlluAdapter(), write(tmp_path, text)).dag
-    assert [inputs_of(dag, node) for node in range(4)] == [[], [], [0, 3], [1]]
 
 
 ROW = "1\ta\t_\tX\t_\t_\t0\troot\t_\t_"
@@ -357,17 +303,6 @@ def test_relations_are_no_feature_where_they_are_the_target(tmp_path):
     assert found == {"tree": "heads", "labels": ["det", "nsubj", "root"]}
 
 
-@pytest.mark.parametrize("offset", [-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6])
-def test_positions_say_side_and_distance(tmp_path, offset):
-    size = abs(offset) + 1
-    head = size if offset < 0 else 1
-    rows = [("w", 0 if word == head else head) for word in range(1, size + 1)]
-    dag = read(ConlluAdapter(position=True), write(tmp_path, sentence(*rows))).dag
-    codes = dag.columns["inputs"]["position"].tolist()
-    farthest = codes[0] if offset < 0 else codes[-1]
-    assert farthest == min(abs(offset), 4) - 1 + (4 if offset > 0 else 0)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -381,11 +316,6 @@ def test_positions_say_side_and_distance(tmp_path, offset):
 def test_targets_that_cannot_be_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         ConlluAdapter(**options)
-
-
-def test_a_column_without_values_is_no_target(tmp_path):
-    with pytest.raises(ConfigError, match="no word has a value in the column XPOS"):
-        ConlluAdapter(target="xpos").infer_options([write(tmp_path, GOOD)])
 
 
 #: The same words with heads and without.
@@ -434,3 +364,10 @@ def test_a_chain_does_not_look_at_heads(tmp_path):
         ConlluAdapter(tree="chains")
     tagged = ConlluAdapter(tree="chain", target="deprel", labels=["dep"])
     assert read(tagged, write(tmp_path, HEADS)).dag.node_targets["deprel"].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("comment", ["", "# text = other words\n"])
+def test_spans_are_unknown_where_the_text_does_not_fit(tmp_path, comment):
+    dag = read(ConlluAdapter(), write(tmp_path, comment + sentence(("a", 0)))).dag
+    assert dag.span.tolist() == [[-1, -1]]
+    assert dag.strings("graph", "text") == ["other words" if comment else None]

@@ -14,7 +14,6 @@ from graphfold.datasets.readers.conllu import (
     with_columns,
     with_fault,
 )
-from graphfold.datasets.readers.conllu_sentence import COLUMNS
 
 ROWS = b"1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\t_\tADP\t_\t_\t2\tcase\t_\t_\n"
 SENTENCE = (
@@ -29,15 +28,11 @@ def texts_of(path: Path) -> list[str]:
     return [adapter.text_of(record) for record in adapter.records(path)]
 
 
-def test_columns_have_the_names_of_the_format() -> None:
-    assert {COLUMNS[place]: place for place in COLUMN_OF.values()} == COLUMN_OF
-
-
 @pytest.mark.parametrize(
     "name",
     ["ud_english_ewt/en_ewt-ud-test.conllu", "ud_french_sequoia/fr_sequoia-ud-train.conllu.gz"],
 )
-def test_the_columns_of_a_real_file_give_the_file(name: str, data_root: Path) -> None:
+def test_the_columns_of_a_real_file_give_the_file(name, data_root):
     folder, _, file = name.partition("/")
     path = corpus_folder(data_root, folder) / file
     content = path.read_bytes()
@@ -55,7 +50,7 @@ def test_the_columns_of_a_real_file_give_the_file(name: str, data_root: Path) ->
     assert "".join(given).encode() == "".join(texts).encode() == content
 
 
-def test_only_the_cells_of_words_change() -> None:
+def test_only_the_cells_of_words_change():
     text = SENTENCE.decode() + "\n\n"
     found = with_columns(text, {"upos": ["X", None], "deprel": ["a", "b"]})
     expected = text.replace("ADP\t_\t_\t2\tcase", "X\t_\t_\t2\ta").replace("root", "b")
@@ -74,13 +69,13 @@ def test_only_the_cells_of_words_change() -> None:
     ],
     ids=["no-end", "mark", "blank-lines", "crlf", "bytes", "comment"],
 )
-def test_every_byte_belongs_to_one_sentence(content: bytes, tmp_path: Path) -> None:
+def test_every_byte_belongs_to_one_sentence(content, tmp_path):
     path = write(tmp_path, content)
     texts = texts_of(path)
     assert "".join(texts).encode("utf-8", "surrogateescape") == content
 
 
-def test_a_fault_is_a_comment_before_the_sentence() -> None:
+def test_a_fault_is_a_comment_before_the_sentence():
     comment = "# graphfold_error = no head\n"
     assert with_fault("1\ta\n\n", "no\nhead") == f"{comment}1\ta\n\n"
     assert with_fault("\ufeff\n# c\r\n", "no head") == f"\ufeff\n{comment[:-1]}\r\n# c\r\n"

@@ -65,17 +65,6 @@ def test_what_may_be_absent_is_missing(folder):
     assert dag.graph_column("entailment").tolist() == [-1] * 3
 
 
-def test_judgments_are_missing_without_a_table(folder):
-    (folder.parent.parent / "SICK_train.txt").write_text("pair_ID\tsentence_A\n11\tx\n")
-    assert read(PairsAdapter(), folder).dag.graph_column("entailment").tolist() == [-1] * 3
-
-
-def test_the_sources_are_all_files_that_are_read(folder):
-    (folder / "notes.txt").write_text("unrelated")
-    names = {path.name for path in PairsAdapter().sources(folder)}
-    assert names == {*FILES, "SICK_train.txt"}
-
-
 FAULTS = {
     "head out of range": ("a.parents", "2 9 0 3", "token 2 has head 9, but the sentence has 4"),
     "head is text": ("b.parents", "x 0", "token 1 has head 'x', which is not a number"),
@@ -135,17 +124,29 @@ def test_bytes_that_are_no_text_name_their_file(folder):
     assert result.dag.strings("graph", "pair_id") == ["11", "13"]
 
 
-def test_blank_lines_at_the_end_do_not_count(folder):
-    with (folder / "a.toks").open("a") as file:
-        file.write("\n\n")
-    assert read(PairsAdapter(), folder).dag.num_graphs == 3
-
-
 @pytest.mark.parametrize("name", ["a.toks", "b.parents", "a.rels"])
 def test_an_absent_file_is_refused(folder, name):
     (folder / name).unlink()
     with pytest.raises(DataError, match=rf"train/{name}: no such file"):
         read(PairsAdapter(), folder)
+
+
+def test_the_scores_of_sick_are_those_of_its_published_table(data_root):
+    folder = corpus_folder(data_root, "sick") / "parsed" / "dev"
+    dag = read(PairsAdapter(), folder).dag
+    assert dag.num_graphs == 500
+    assert (dag.output_ptr.diff() == 2).all()
+    judgments = dag.graph_column("entailment")
+    assert (judgments >= 0).all()
+    assert int((judgments == ENTAILMENT.index("NEUTRAL")).sum()) == 282
+    scores = dag.graph_column("relatedness")
+    assert not scores.isnan().any()
+    published = {}
+    for line in (folder.parent.parent / "SICK_trial.txt").read_text().splitlines()[1:]:
+        number, *_, score, _ = line.split("\t")
+        published[number] = float(score)
+    ids = dag.strings("graph", "pair_id")
+    assert scores.tolist() == pytest.approx([published[number] for number in ids])
 
 
 def test_a_folder_is_needed(folder, tmp_path):
@@ -160,26 +161,3 @@ def test_empty_files_are_refused(folder):
         (folder / name).write_text("")
     with pytest.raises(DataError, match="holds no pairs"):
         read(PairsAdapter(), folder)
-
-
-@pytest.mark.parametrize(
-    ("part", "pairs", "neutral"), [("train", 4500, 2536), ("dev", 500, 282), ("test", 4927, 2793)]
-)
-def test_sick(part, pairs, neutral, data_root):
-    folder = corpus_folder(data_root, "sick") / "parsed" / part
-    dag = read(PairsAdapter(), folder).dag
-    assert dag.num_graphs == pairs
-    assert (dag.output_ptr.diff() == 2).all()
-    judgments = dag.graph_column("entailment")
-    assert (judgments >= 0).all()
-    assert int((judgments == ENTAILMENT.index("NEUTRAL")).sum()) == neutral
-    scores = dag.graph_column("relatedness")
-    assert not scores.isnan().any()
-    # Each score stands beside its pair in the published table, too.
-    published = {}
-    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
-        for line in (folder.parent.parent / name).read_text().splitlines()[1:]:
-            number, *_, score, _ = line.split("\t")
-            published[number] = float(score)
-    ids = dag.strings("graph", "pair_id")
-    assert scores.tolist() == pytest.approx([published[number] for number in ids])

@@ -1,19 +1,15 @@
 import gzip
-import itertools
 import math
-import pickle
 
-import pyarrow
 import pytest
 import torch
 from datasets.tree_files import read, write
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import parquet
 from rdkit import Chem
 
 from graphfold.dag import GraphBuilder, validate
-from graphfold.datasets.adapter import Record, read_records
+from graphfold.datasets.adapter import Record
 from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.molecule import read_molecule
 from graphfold.datasets.molecules.record_table import RecordRow
@@ -74,69 +70,6 @@ SP3, SP3D2 = Chem.HybridizationType.SP3, Chem.HybridizationType.SP3D2
 
 
 @pytest.mark.parametrize(
-    ("smiles", "feature", "expected"),
-    [
-        ("c1ccoc1", "aromatic", [True] * 5),
-        ("C1CC1C", "in_ring", [True, True, True, False]),
-        ("[Na+].[O-2].[N+5].[C-6]", "charge", [1, -2, 5, "other"]),
-        ("[CH3].[O][O]", "radicals", [1, 1, 1]),
-        ("*C[*:1]", "element", [0, 6, 0]),
-        ("[Og]", "element", [118]),
-        ("[He]", "degree", [0]),
-        ("[2H]C([13CH3])[999CH3]", "isotope", [1, "natural", 1, "other"]),
-        ("[1H][12CH3]", "isotope", [0, 0]),
-        ("S(F)(F)(F)(F)(F)F", "hybridization", [SP3D2, SP3, SP3, SP3, SP3, SP3, SP3]),
-        ("N[C@@H](C)C(=O)O", "chirality", ["none", "S", "none", "none", "none", "none"]),
-        ("N[C@H](C)C(=O)O", "chirality", ["none", "R", "none", "none", "none", "none"]),
-        ("O[C@H]1C[C@@H](C)C1", "chirality", ["none", "s", "none", "s", "none", "none"]),
-        ("O[C@H]1C[C@H](C)C1", "chirality", ["none", "r", "none", "r", "none", "none"]),
-        ("F[Co@OH5](Cl)(Br)(I)N", "chirality", ["none", "other", "none", "none", "none", "none"]),
-    ],
-)
-def test_atom_features(smiles, feature, expected):
-    assert values(molecule(smiles), feature) == expected
-
-
-@pytest.mark.parametrize(
-    ("smiles", "order", "stereo"),
-    [
-        ("CC", "SINGLE", "none"),
-        ("C=C", "DOUBLE", "none"),
-        ("C#C", "TRIPLE", "none"),
-        ("N->[Fe]", "DATIVE", "none"),
-        ("C$C", "other", "none"),
-        ("*~*", "other", "none"),
-        ("F/C=C/F", "DOUBLE", "E"),
-        ("F/C=C\\F", "DOUBLE", "Z"),
-        ("C(/F)=C/F", "DOUBLE", "Z"),
-    ],
-)
-def test_bond_features(smiles, order, stereo):
-    dag = molecule(smiles)
-    found = list(zip(map(str, values(dag, "order")), values(dag, "stereo"), strict=True))
-    assert found.count((order, stereo)) == 2
-    assert bonds(dag).keys() == {(b, a) for a, b in bonds(dag)}
-    assert all(codes == bonds(dag)[b, a] for (a, b), codes in bonds(dag).items())
-
-
-def test_the_new_stereo_perception_gives_the_same_labels():
-    legacy = [molecule(s) for s in ("F/C=C/F", "F/C=C\\F", "N[C@@H](C)C(=O)O")]
-    Chem.SetUseLegacyStereoPerception(False)
-    try:
-        new = [molecule(s) for s in ("F/C=C/F", "F/C=C\\F", "N[C@@H](C)C(=O)O")]
-    finally:
-        Chem.SetUseLegacyStereoPerception(True)
-    for a, b in zip(legacy, new, strict=True):
-        assert values(a, "chirality") == values(b, "chirality")
-        assert values(a, "stereo") == values(b, "stereo")
-
-
-def test_salts_are_one_graph():
-    dag = molecule("[Na+].[Cl-].CC")
-    assert (dag.num_graphs, dag.num_nodes, sorted(bonds(dag))) == (1, 4, [(2, 3), (3, 2)])
-
-
-@pytest.mark.parametrize(
     ("smiles", "without", "with_option"),
     [
         ("CO", [6, 8], [6, 8, 1, 1, 1, 1]),
@@ -182,8 +115,8 @@ def test_the_order_of_atoms_only_reorders_the_graph(smiles, random):
 
 @pytest.mark.parametrize(
     "smiles",
-    ["C" * 5000, "C(" * 2499 + "C" + ")" * 2499, "N[C@@H](C)C(=O)" * 1000, ".".join("C" * 5000)],
-    ids=["chain", "nested", "peptide", "gas"],
+    ["C(" * 2499 + "C" + ")" * 2499, "N[C@@H](C)C(=O)" * 500, ".".join("C" * 5000)],
+    ids=["nested", "peptide", "gas"],
 )
 def test_five_thousand_atoms(smiles):
     dag = molecule(smiles)
@@ -224,10 +157,9 @@ def test_five_thousand_atoms(smiles):
         ("(" * 200, f"SMILES '{'(' * 80}...' (syntax error"),
     ],
 )
-@pytest.mark.parametrize("explicit_hydrogens", [False, True])
-def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, explicit_hydrogens, capfd):
+def test_a_bad_smiles_is_refused_with_rdkit_s_reason(smiles, message, capfd):
     with pytest.raises(RecordError) as caught:
-        molecule(smiles, explicit_hydrogens=explicit_hydrogens)
+        molecule(smiles)
     assert message in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
@@ -238,7 +170,7 @@ def test_a_long_smiles_of_open_brackets_does_not_fill_the_memory():
 
 
 def test_a_longer_smiles_than_the_limit_never_meets_rdkit(monkeypatch):
-    """RDKit would take minutes; the limit is said, and can be changed."""
+    """RDKit would take minutes for it."""
     with pytest.raises(RecordError) as caught:
         molecule("C" * 20_001)
     assert caught.value.reason == (
@@ -258,22 +190,6 @@ def test_dummy_atoms_are_noted(tmp_path):
     ]
     none = read(adapter, write(tmp_path, "smiles\nCC\n", "n.csv")).dag
     assert adapter.notes(none) == []
-
-
-def test_the_bonds_of_a_large_molecule_are_in_the_order_of_the_smiles():
-    dag = molecule("C1" + "CO" * 1000 + "1")
-    ends = [(node, node + 1) for node in range(2000)]
-    assert {pair for pair in bonds(dag) if pair[0] < pair[1]} == {*ends, (0, 2000)}
-
-
-def test_the_reason_fits_the_option():
-    assert molecule("C1CC1=[H]").num_nodes == 3
-    with pytest.raises(RecordError, match=r"Explicit valence for atom # 3 H, 2, is greater"):
-        molecule("C1CC1=[H]", explicit_hydrogens=True)
-
-
-def test_cxsmiles_are_read():
-    assert values(molecule("CCO |^1:0|"), "radicals") == [1, 0, 0]
 
 
 @given(st.text("CNOcnos[]()=#@+-H123%./\\*F~ |é", max_size=12), st.booleans())
@@ -316,17 +232,6 @@ def test_targets(tmp_path):
         (7, "the SMILES is empty"),
         (9, "the row has 2 cells, but the header has 4"),
     ]
-
-
-def test_a_bound_names_the_option_that_reads_it(tmp_path):
-    path = write(tmp_path, "smiles,y\nC,1\nO,>5\n", "a.csv")
-    with pytest.raises(RecordError, match=r"'>5', which is a bound. Set data.bounded_targets=true"):
-        read(SmilesAdapter(target_columns="y"), path)
-
-
-def test_the_first_bad_record_stops_the_reading(tmp_path):
-    with pytest.raises(RecordError, match=r"a\.csv:3: RDKit cannot read SMILES 'C1CC' \(unclosed"):
-        read(SmilesAdapter(target_columns="y"), write(tmp_path, TABLE, "a.csv"))
 
 
 def test_an_unmeasured_row_is_left_out_though_errors_are_raised(tmp_path):
@@ -372,13 +277,6 @@ def test_a_class_must_be_in_range(tmp_path, cell):
     ):
         read(adapter, path)
     assert len(reasons(adapter, path)) == 1
-
-
-def test_several_classes(tmp_path):
-    adapter = SmilesAdapter(target_columns=["a"], task="classification", num_classes=3)
-    path = write(tmp_path, "smiles,a\nC,2\nN,0.0\nO,1e0\nF,3\n", "a.csv")
-    assert read(adapter, path, "skip").dag.graph_column("a").tolist() == [2, 0, 1]
-    assert adapter.schema.graph_targets[0].size == 3
 
 
 def test_without_targets_every_readable_molecule_is_a_graph(tmp_path):
@@ -437,12 +335,6 @@ def test_columns_that_are_not_there(tmp_path, header, options, message):
         read(SmilesAdapter(**options), write(tmp_path, f"{header}\nC,1,2\n", "a.csv"))
 
 
-def test_a_repeated_name_that_is_not_asked_for_is_no_fault(tmp_path):
-    path = write(tmp_path, "x,x,smiles,y\n1,2,C,3\n", "a.csv")
-    dag = read(SmilesAdapter(target_columns="y"), path).dag
-    assert dag.graph_column("y").tolist() == [3]
-
-
 @pytest.mark.parametrize("name", ["line", "record", "self", "columns", "element"])
 def test_a_target_may_have_any_name(tmp_path, name):
     path = write(tmp_path, f"smiles,{name}\nC,3\n", "a.csv")
@@ -460,42 +352,8 @@ def test_smi_has_its_smiles_in_front(tmp_path, column):
     assert [error.line for error in result.skipped] == [3]
 
 
-def test_parquet(tmp_path):
-    path = tmp_path / "a.parquet"
-    columns = {"y": [True, None, False, True], "smiles": ["C", "N", None, "O "]}
-    parquet.write_table(pyarrow.table(columns), path)
-    adapter = SmilesAdapter(target_columns="y", task="classification")
-    result = read(adapter, path, "skip")
-    assert result.dag.strings("graph", "smiles") == ["C", "O"]
-    assert result.dag.graph_column("y").tolist() == [1, 1]
-    assert [error.line for error in result.skipped] == [3, 4]
-
-
-def test_adapters_are_pickled(tmp_path):
-    path = write(tmp_path, TABLE, "a.csv")
-    adapter = SmilesAdapter(target_columns=["y"], units={"y": "eV"})
-    copy = pickle.loads(pickle.dumps(adapter))
-    assert copy.schema == adapter.schema
-    assert reasons(copy, path) == reasons(adapter, path)
-
-
 # The real corpora: usable records and the lines that RDKit rejects, from the README of the data.
 # They were counted with RDKit 2026.09.1, and another version may differ by a record or so.
-
-
-def test_hydrogens_of_qm7(data_root):
-    path = data_root / "qm7" / "qm7.csv"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    records = list(itertools.islice(SmilesAdapter().records(path), 500))
-    explicit = read_records(SmilesAdapter(explicit_hydrogens=True), path, records).dag
-    implicit = read_records(SmilesAdapter(), path, records).dag
-    is_hydrogen = explicit.features("atom")["element"] == 1
-    merged = implicit.features("atom")["hydrogens"].long()
-    written = torch.tensor([record.content.text.count("[H]") for record in records])
-    zeros = torch.zeros_like(written)
-    assert torch.equal(zeros.index_add(0, explicit.batch, is_hydrogen.long()), written)
-    assert torch.equal(zeros.index_add(0, implicit.batch, merged), written)
 
 
 # Classes that are text
@@ -523,17 +381,6 @@ def test_a_column_without_numbers_holds_class_names(tmp_path, cells, names):
         assert dag.graph_column("y").tolist() == [1, 0, -1, -1, 1]
         assert dag.graph_column("z").tolist() == [1] * 5
         assert [column.names for column in dag.schema.graph_targets] == [tuple(names), ()]
-
-
-def test_the_order_of_class_names_can_be_given(tmp_path):
-    path = write(tmp_path, "smiles,y\nC,no\nC,yes\nC,maybe\n", "m.csv")
-    options = {"target_columns": ["y"], "task": "classification"}
-    adapter = SmilesAdapter(**options, class_names={"y": ["yes", "no"]})
-    result = read(adapter, path, "skip")
-    assert result.dag.graph_column("y").tolist() == [1, 0]
-    assert (
-        result.skipped[0].fault == "target 'y' is 'maybe', which is not one of the classes yes, no"
-    )
 
 
 @pytest.mark.parametrize(

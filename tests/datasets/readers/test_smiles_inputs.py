@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from datasets.tree_files import read
 from rdkit import Chem
-from rdkit.Chem import rdFingerprintGenerator
 
 from graphfold.datasets.adapter import read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
-from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage.packing import pack
 from graphfold.errors import ConfigError, DataError, RecordError
 
 TABLE = "smiles,y,T,pH,set\nCCO,1,300,7,train\nC,2,310.5,,Test\nCC,3,-2e1,6.5,VALID\n"
@@ -32,14 +27,7 @@ def graph(adapter: SmilesAdapter, path: Path) -> Any:
     return read(adapter, path).dag
 
 
-def test_columns_of_numbers_are_inputs_of_the_graph(tmp_path: Path) -> None:
-    adapter = SmilesAdapter(target_columns="y", extra_columns=["T"])
-    dag = graph(adapter, table(tmp_path))
-    assert [column.name for column in dag.schema.graph_inputs] == ["T"]
-    assert dag.columns["graph"]["T"].tolist() == [300.0, 310.5, -20.0]
-
-
-def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> None:
+def test_an_input_that_is_missing_names_its_line_and_column(tmp_path):
     adapter = SmilesAdapter(extra_columns=["T", "pH"])
     message = r"t\.csv:3: the input 'pH' is missing\. Fill the cell, or set data\.on_error=skip"
     with pytest.raises(RecordError, match=message):
@@ -47,13 +35,13 @@ def test_an_input_that_is_missing_names_its_line_and_column(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cell", ["warm", "inf", "1_000", "1e99"])
-def test_an_input_that_is_no_number(tmp_path: Path, cell: str) -> None:
+def test_an_input_that_is_no_number(tmp_path, cell):
     path = table(tmp_path, f"smiles,T\nC,{cell}\n")
     with pytest.raises(RecordError, match=rf":2: the input 'T' is '{cell}', which is not a finite"):
         read(SmilesAdapter(extra_columns=["T"]), path)
 
 
-def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path):
     with pytest.raises(DataError, match=r"no column 't' among .* mean 'T'\? Set data\.extra"):
         read(SmilesAdapter(extra_columns=["t"]), table(tmp_path))
     with pytest.raises(DataError, match=r"no column 'part' among .* Set data\.split_column"):
@@ -62,7 +50,7 @@ def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path: Path) -> None:
         SmilesAdapter(target_columns="y", extra_columns=["y"])
 
 
-def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path: Path) -> None:
+def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path):
     options: dict[str, Any] = {"target_columns": "y", "extra_columns": ["T"], "split_column": "set"}
     adapter = SmilesAdapter(**options).without_targets()
     dag = graph(adapter, table(tmp_path, "T,smiles\n3,C\n"))
@@ -74,21 +62,6 @@ def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path: Path) -
         adapter.record_of("CCO")
 
 
-def test_descriptors_are_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    smiles = ["CCO", "c1ccccc1", "CC(=O)O", "[Cu]", "C1CCCCC1N", "FC(F)F"] * 60
-    path = table(tmp_path, "smiles\n" + "\n".join(smiles) + "\n")
-    spec = AdapterSpec("smiles", {"descriptors": ["rdkit2d", "morgan"], "fingerprint_size": 64})
-    found = [
-        pack(spec, path, tmp_path / str(workers), "raise", workers).dag.columns["graph"]
-        for workers in (0, 2)
-    ]
-    for name in ("rdkit2d", "morgan"):
-        torch.testing.assert_close(found[0][name], found[1][name], rtol=0, atol=0, equal_nan=True)
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=64)
-    want = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(smiles[4]))
-    np.testing.assert_array_equal(found[0]["morgan"][4].numpy(), want)
-
-
 def data(tmp_path: Path, **settings: Any) -> DataModule:
     options = {"smiles_column": "smiles", "target_columns": ["y"], "cache_dir": str(tmp_path / "c")}
     if "path" not in settings:
@@ -98,14 +71,7 @@ def data(tmp_path: Path, **settings: Any) -> DataModule:
     return module
 
 
-def test_a_column_gives_the_split(tmp_path: Path) -> None:
-    for split in ("given", None):
-        parts = data(tmp_path, split=split, split_column="set").split
-        assert (parts.method, parts.train.tolist()) == ("given", [0])
-        assert (parts.val.tolist(), parts.test.tolist()) == ([2], [1])
-
-
-def test_without_a_val_part_it_is_drawn_from_train(tmp_path: Path) -> None:
+def test_without_a_val_part_it_is_drawn_from_train(tmp_path):
     rows = [f"{'C' * n}O,{n},{'test' if n % 4 == 0 else 'train'}" for n in range(1, 41)]
     path = table(tmp_path, "smiles,y,set\n" + "\n".join(rows) + "\n")
     found = [data(tmp_path, path=str(path), split_column="set", seed=s).split for s in (1, 1, 2)]
@@ -114,7 +80,7 @@ def test_without_a_val_part_it_is_drawn_from_train(tmp_path: Path) -> None:
     assert found[0].val.tolist() == found[1].val.tolist() != found[2].val.tolist()
 
 
-def test_a_part_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_part_that_nobody_knows(tmp_path):
     path = table(tmp_path, "smiles,y,set\nC,1,holdout\n")
     message = r":2: 'holdout' in the split column 'set' is no part\. Write one of train, training"
     with pytest.raises(RecordError, match=message):
@@ -122,13 +88,13 @@ def test_a_part_that_nobody_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["1e39", "-1", "nan", "inf", "1_0", ""])
-def test_a_weight_is_a_finite_number_from_0_on(cell: str, tmp_path: Path) -> None:
+def test_a_weight_is_a_finite_number_from_0_on(cell, tmp_path):
     path = table(tmp_path, f"smiles,y,w\nCCO,1,0\nC,2,{cell}\n")
     with pytest.raises(RecordError, match=r"t\.csv:3: weight 'w' is .* no number from 0 on"):
         read(SmilesAdapter(target_columns="y", weight_column="w"), path)
 
 
-def test_some_record_of_the_training_part_has_weight(tmp_path: Path) -> None:
+def test_some_record_of_the_training_part_has_weight(tmp_path):
     path = table(tmp_path, "smiles,y,w,set\nC,1,0,train\nCC,2,0,train\nCCC,3,1,val\nCO,4,1,test\n")
     columns = {"target_columns": ["y"], "weight_column": "w", "split_column": "set"}
     settings = {"cache_dir": tmp_path / "cache", "num_workers": 0, "split": "given"}

@@ -56,9 +56,7 @@ def without_targets(dag: TypedDAG) -> TypedDAG:
         ("smiles", {"directed_bonds": True}, ["CCO", "c1ccccc1", "C"]),
     ],
 )
-def test_graphs_are_those_of_a_file_of_the_kind(
-    tmp_path: Path, kind: str, options: dict[str, Any], records: list[str]
-) -> None:
+def test_graphs_are_those_of_a_file_of_the_kind(tmp_path, kind, options, records):
     table = write(tmp_path / "t.csv", records, y=[0.5, -1, 2])
     found = read(table, records=kind, options=options, target_columns=["y"]).dag
     header = "smiles\n" if kind == "smiles" else ""
@@ -81,7 +79,7 @@ def make_table(kind: str, options: dict[str, Any]) -> Any:
     return make_adapter("table", records=kind, options=options, target_columns=["y"])
 
 
-def test_a_bad_record_has_the_place_of_its_row(tmp_path: Path) -> None:
+def test_a_bad_record_has_the_place_of_its_row(tmp_path):
     records = ["(S (A a) (B b))", "(S (A a)", "(S (A a) (B b))", "", "(A a) (B b)"]
     path = write(tmp_path / "t.csv", records, y=[1, 2, "x", 4, 5])
     options = {"records": "brackets", "target_columns": ["y"]}
@@ -97,17 +95,7 @@ def test_a_bad_record_has_the_place_of_its_row(tmp_path: Path) -> None:
     ]
 
 
-def test_trees_of_any_number_of_children_need_no_options(tmp_path: Path) -> None:
-    trees = [f"(S {'(W x) ' * (1 + i % 3)}(V y))" for i in range(12)]
-    path = write(tmp_path / "t.csv", trees, score=range(12))
-    settings = ["data=table", f"data.path={path}", "data.records=brackets", "model.hidden_size=4"]
-    folder = train(
-        tmp_path / "run", *settings, "data.target_columns=[score]", "trainer.max_epochs=1"
-    )
-    assert "ChildSumTreeLSTMCell" in (folder / "config.yaml").read_text()
-
-
-def test_a_run_on_trees_with_values_beside_them(tmp_path: Path) -> None:
+def test_a_run_on_trees_with_values_beside_them(tmp_path):
     words = ["good", "bad", "dull", "bright"]
     trees = [f"(S (NP (N film)) (VP (V is) (A {words[i % 4]}) (C {i})))" for i in range(24)]
     path = write(tmp_path / "t.csv", trees, score=[(1, -1)[i % 4 in (1, 2)] for i in range(24)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from postfix_adapter import PostfixAdapter, random_expressions, write_expressions
@@ -13,13 +11,11 @@ from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.settings import DataSettings
 from graphfold.datasets.splits.split_records import (
-    SPLITS,
     Records,
     check_split,
     labels_of,
     split_records,
 )
-from graphfold.datasets.splits.split_ways import GROUPINGS, group_keys
 from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.errors import ConfigError
 
@@ -41,16 +37,7 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> TypedDAG:
     return read_records(adapter, path, adapter.records(path)).dag
 
 
-@pytest.mark.parametrize("method", [name for name in SPLITS if name != "given"])
-def test_every_method(molecules: TypedDAG, method: str) -> None:
-    label = "smiles" if method == "stratified" else None
-    settings = DataSettings(split=method, fractions=(0.6, 0.2, 0.2), stratify_by=label)
-    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
-    assert split.method == method
-    assert sum(split.sizes().values()) == 30
-
-
-def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None:
+def test_given_is_the_default_where_there_is_a_train_part(dag):
     assert (
         split_records(
             Records(GraphCorpus([dag]), ["train", "val"], [50, 10]), DataSettings()
@@ -66,7 +53,7 @@ def test_given_is_the_default_where_there_is_a_train_part(dag: TypedDAG) -> None
     )
 
 
-def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
+def test_labels_of_graphs_and_of_roots(dag):
     assert torch.equal(labels_of(dag, "digits"), dag.graph_column("digits"))
     roots = labels_of(dag, "parity")
     assert roots.shape == (60,)
@@ -75,7 +62,7 @@ def test_labels_of_graphs_and_of_roots(dag: TypedDAG) -> None:
     assert torch.equal(labels_of(dag, "text"), dag.graph_column("text"))
 
 
-def test_labels_that_cannot_be_used(dag: TypedDAG, molecules: TypedDAG) -> None:
+def test_labels_that_cannot_be_used(dag, molecules):
     with pytest.raises(ConfigError, match=r"'digit', which no record has\. Did you mean 'digits'"):
         labels_of(dag, "digit")
     with pytest.raises(ConfigError, match=r"targets with labels are: digits, parity\. Set data"):
@@ -84,7 +71,7 @@ def test_labels_that_cannot_be_used(dag: TypedDAG, molecules: TypedDAG) -> None:
         labels_of(molecules, None)
 
 
-def test_measurements_are_no_labels(tmp_path: Path) -> None:
+def test_measurements_are_no_labels(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text("smiles,y,z\nC,1.5,0\nCC,2,1\nCCC,,1\n")
     adapter = SmilesAdapter(target_columns=["y", "z"])
@@ -94,34 +81,7 @@ def test_measurements_are_no_labels(tmp_path: Path) -> None:
         labels_of(dag, "y")
 
 
-def test_scaffolds_need_molecules(dag: TypedDAG) -> None:
-    with pytest.raises(ConfigError, match=r"a scaffold split needs molecules with a SMILES\. Use"):
-        split_records(Records(GraphCorpus([dag]), [None], [60]), DataSettings(split="scaffold"))
-
-
-@pytest.mark.parametrize("groups", GROUPINGS)
-@pytest.mark.parametrize("method", ["random", "kfold", "repeated_kfold"])
-def test_groups_stay_together(molecules: TypedDAG, method: str, groups: str) -> None:
-    folds = 3 if "kfold" in method else 5
-    parts = (0.5, 0.25, 0.25)
-    settings = DataSettings(split=method, fractions=parts, groups=groups, num_folds=folds)
-    split = split_records(Records(GraphCorpus([molecules]), [None], [30]), settings)
-    keys = group_keys(molecules, groups)
-    assert keys is not None
-    parts = [{keys[k] for k in split.part(part).tolist()} for part in ("train", "val", "test")]
-    assert sum(map(len, parts)) == len(set(keys)) > 3
-
-
-def test_the_same_molecule_is_one_group_however_it_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "m.csv"
-    path.write_text("smiles\nCCO\nOCC\nC(C)O\nCCN\nC[C@H](N)O\nO[C@H](C)N\nC[C@@H](N)O\n")
-    adapter = SmilesAdapter()
-    dag = read_records(adapter, path, adapter.records(path)).dag
-    assert group_keys(dag, "molecule") == [0, 0, 0, 3, 4, 4, 6]
-    assert group_keys(dag, "none") is None
-
-
-def test_groups_that_cannot_be(dag: TypedDAG) -> None:
+def test_groups_that_cannot_be(dag):
     with pytest.raises(ConfigError, match=r"data\.groups is 'scafold'\. Did you mean 'scaffold'"):
         check_split(DataSettings(groups="scafold"))
     with pytest.raises(

@@ -7,7 +7,6 @@ from itertools import chain
 
 import numpy as np
 import pytest
-import torch
 from rdkit import Chem, DataStructs
 from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
@@ -68,7 +67,7 @@ def records_of(found: Split) -> list[list[int]]:
     return [found.part(name).tolist() for name in ("train", "val", "test")]
 
 
-def test_scaffolds_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
+def test_scaffolds_are_those_of_rdkit(dag, smiles):
     keys = [MurckoScaffoldSmiles(text, includeChirality=False) for text in smiles]
     assert len(set(keys)) == len(RINGS)
     assert records_of(split(dag, "scaffold")) == filled(keys)
@@ -78,7 +77,7 @@ def test_scaffolds_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
         assert not {keys[k] for k in balanced[one]} & {keys[k] for k in balanced[other]}
 
 
-def test_clusters_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
+def test_clusters_are_those_of_rdkit(dag, smiles):
     generator = GetMorganGenerator(radius=2, fpSize=2048)
     prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
     distances = []
@@ -89,35 +88,3 @@ def test_clusters_are_those_of_rdkit(dag: TypedDAG, smiles: list[str]) -> None:
     number = {record: n for n, cluster in enumerate(clusters) for record in cluster}
     assert 1 < len(clusters) < len(smiles)
     assert records_of(split(dag, "butina")) == filled([number[k] for k in range(len(smiles))])
-
-
-def test_every_label_has_its_share_of_every_part(dag: TypedDAG) -> None:
-    labels = dag.graph_column("kind").numpy()
-    parts = records_of(split(dag, "stratified", seed=5))
-    assert sorted(chain.from_iterable(parts)) == list(range(len(labels)))
-    for label in range(4):
-        total = (labels == label).sum()
-        counts = [(labels[part] == label).sum() for part in parts]
-        np.testing.assert_allclose(counts, total * np.array(FRACTIONS), atol=1.01)
-
-
-@pytest.mark.parametrize("name", ["kfold", "repeated_kfold"])
-def test_folds_have_the_sizes_of_scikit_learn(dag: TypedDAG, name: str) -> None:
-    selection = pytest.importorskip("sklearn.model_selection")
-    count = dag.num_graphs
-    theirs = [len(test) for _, test in selection.KFold(5).split(np.zeros(count))]
-    found = [split(dag, name, num_folds=5, fold=fold, seed=2) for fold in range(5)]
-    assert [len(own.test) for own in found] == theirs
-    assert torch.cat([own.test for own in found]).sort().values.equal(torch.arange(count))
-    for own in found:
-        assert torch.cat([own.train, own.val, own.test]).sort().values.equal(torch.arange(count))
-    again = split(dag, name, num_folds=5, fold=3, seed=2)
-    assert again.test.equal(found[3].test)
-    assert not split(dag, name, num_folds=5, fold=3, seed=4).test.equal(found[3].test)
-
-
-def test_sizes_of_a_random_split_are_its_shares(dag: TypedDAG) -> None:
-    parts = records_of(split(dag, "random", seed=1))
-    assert sorted(chain.from_iterable(parts)) == list(range(dag.num_graphs))
-    sizes = [len(part) for part in parts]
-    np.testing.assert_allclose(sizes, dag.num_graphs * np.array(FRACTIONS), atol=1)

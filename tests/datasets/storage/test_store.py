@@ -1,4 +1,4 @@
-"""Stored graphs are those that were stored; any of several files are those of the whole corpus."""
+"""Graphs come back from their stored columns, also chosen ones out of several files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from postfix_adapter import NAME, PostfixAdapter, random_expressions, write_expr
 from strategies import dags
 
 from graphfold.dag import (
-    Column,
-    GraphBuilder,
-    NodeType,
     Schema,
     TypedDAG,
     collate,
@@ -54,12 +51,12 @@ def dag(tmp_path: Path) -> TypedDAG:
 
 
 @given(dag=dags(absent=True, outputs="some", max_graphs=5))
-def test_any_graphs_come_back(dag: TypedDAG) -> None:
+def test_any_graphs_come_back(dag):
     with tempfile.TemporaryDirectory() as folder:
         assert difference(dag, stored([dag], dag.schema, Path(folder))) is None
 
 
-def test_chunks_come_back_as_one(dag: TypedDAG, tmp_path: Path) -> None:
+def test_chunks_come_back_as_one(dag, tmp_path):
     chunks = [replace(part, origin=part.origin * torch.tensor([1, 1, 0])) for part in split(dag)]
     back = stored(chunks, dag.schema, tmp_path)
     assert difference(dag, back) is None
@@ -67,24 +64,11 @@ def test_chunks_come_back_as_one(dag: TypedDAG, tmp_path: Path) -> None:
         assert torch.equal(back.row_ptr(space), dag.row_ptr(space))
 
 
-def test_no_graphs_come_back(dag: TypedDAG, tmp_path: Path) -> None:
-    assert stored([], dag.schema, tmp_path).num_graphs == 0
-
-
-def test_the_files_are_plain_arrays(dag: TypedDAG, tmp_path: Path) -> None:
+def test_the_files_are_plain_arrays(dag, tmp_path):
     stored(split(dag), dag.schema, tmp_path)
     names = store.read_manifest(tmp_path / "copy")["files"]
     depth = np.load(tmp_path / "copy" / f"{names.index('depth')}.npy")
     assert depth.tolist() == dag.depth.tolist()
-
-
-def test_strings_that_are_no_text_of_unicode_come_back(tmp_path: Path) -> None:
-    schema = Schema((NodeType("a/b_index", 0, (Column("form", "string"),)),))
-    builder = GraphBuilder(schema)
-    builder.output(builder.node("a/b_index", form="\udc80 \0 \n"))
-    builder.finish()
-    back = stored([builder.build()], schema, tmp_path)
-    assert back.strings("type:a/b_index", "form") == ["\udc80 \0 \n"]
 
 
 SIZES = [30, 0, 1, 50]
@@ -101,12 +85,8 @@ def parts(tmp_path: Path) -> list[TypedDAG]:
 
 
 @pytest.mark.parametrize("limit", [0, 7, store.MOST_STRINGS])
-@pytest.mark.parametrize(
-    "numbers", [[], [0], [80], [29, 30, 31], [31, 30], [5, 5, 79, 0], list(range(81))]
-)
-def test_any_graphs_of_several_files(
-    numbers: list[int], limit: int, parts: list[TypedDAG], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("numbers", [[], [80], [29, 30, 31, 30, 5, 5, 79, 0], list(range(81))])
+def test_any_graphs_of_several_files(numbers, limit, parts, monkeypatch):
     """Also where so many strings stay in their files."""
     whole = collate(parts)
     monkeypatch.setattr(store, "MOST_STRINGS", limit)
@@ -124,7 +104,7 @@ def test_any_graphs_of_several_files(
         assert torch.equal(corpus.num_rows(space), whole.row_ptr(space).diff())
 
 
-def test_facts_have_no_nodes(parts: list[TypedDAG]) -> None:
+def test_facts_have_no_nodes(parts):
     facts, whole = GraphCorpus(parts).facts(), collate(parts)
     assert (facts.num_graphs, facts.num_nodes) == (81, 0)
     assert torch.equal(facts.origin, whole.origin)
@@ -134,9 +114,7 @@ def test_facts_have_no_nodes(parts: list[TypedDAG]) -> None:
     torch.testing.assert_close(some.graph_column("value"), expected, equal_nan=True)
 
 
-def test_a_writer_that_forgets_strings_repeats_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_forgets_strings_repeats_them(tmp_path, monkeypatch):
     file = write_expressions(tmp_path / "f.txt", random_expressions(600) * 2)
     first = pack(AdapterSpec(NAME), file, tmp_path / "all", num_workers=0).dag
     monkeypatch.setattr(store, "MOST_STRINGS", 100)
@@ -151,7 +129,7 @@ def test_a_writer_that_forgets_strings_repeats_them(
         assert few.strings(space, name) == first.strings(space, name)
 
 
-def test_files_of_different_schemas(parts: list[TypedDAG], tmp_path: Path) -> None:
+def test_files_of_different_schemas(parts, tmp_path):
     (tmp_path / "t.txt").write_text("(S (A a) (B b))\n")
     other = pack(AdapterSpec("brackets"), tmp_path / "t.txt", tmp_path / "cache").dag
     with pytest.raises(SchemaError, match="different schemas"):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.words.word_features import BUCKETS, NUM_CODES, character_codes, shape
 
-CONLLU = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n2\t{}\t_\tNOUN\t_\t_\t1\tdep\t_\t_\n\n"
 
-
-def test_alike_words_share_the_codes_of_what_they_share() -> None:
+def test_alike_words_share_the_codes_of_what_they_share():
     walking, talking, short, upper = character_codes(["walking", "talking", "is", "Walking"])
     assert len(walking) == NUM_CODES
     shared = (walking == talking).tolist()
@@ -27,22 +22,5 @@ def test_alike_words_share_the_codes_of_what_they_share() -> None:
     ("word", "expected"),
     [("Covid-19", "Xx-d"), ("USA", "X"), ("...", "."), ("naïve", "x"), ("٣", "d"), ("", "")],
 )
-def test_the_shape_tells_capitals_digits_and_signs(word: str, expected: str) -> None:
+def test_the_shape_tells_capitals_digits_and_signs(word, expected):
     assert shape(word) == expected
-
-
-def test_words_of_any_part_have_their_characters(tmp_path: Path) -> None:
-    texts = {"train": CONLLU.format("walking", "_"), "test": CONLLU.format("talking", "_")}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    paths = {"train": tmp_path / "train", "val": tmp_path / "test", "test": tmp_path / "test"}
-    data = DataModule(
-        adapter="conllu", path=paths, cache_dir=tmp_path / "cache", characters=True, min_count=1
-    )
-    data.prepare()
-    encoded = data.encoded("test")
-    assert encoded.features("word")["form"][0] == 0
-    expected = character_codes(["talking", "_"])
-    assert encoded.features("word")["characters"].tolist() == expected.tolist()
-    (column,) = (c for c in encoded.schema.types[0].features if c.name == "characters")
-    assert (column.shape, column.size) == ((NUM_CODES,), BUCKETS)

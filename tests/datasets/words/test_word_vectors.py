@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphfold.datasets.data_module import DataModule
-from graphfold.datasets.words.vectors import read_vectors, spellings
+from graphfold.datasets.words.vectors import read_vectors
 from graphfold.errors import ConfigError, DataError
 
 VECTORS = "the 1 0\nfilm 2 0\nbright 3 0\n( 4 0\nThe 5 0\nnew 6 0\nthe 9 9\n"
@@ -40,14 +40,7 @@ def data(folder: Path, **settings: object) -> DataModule:
     return made
 
 
-def test_a_word_is_looked_up_as_it_is_then_unescaped_then_in_lower_case() -> None:
-    assert list(spellings("Film")) == ["Film", "film"]
-    assert list(spellings("-LRB-")) == ["-LRB-", "("]
-    assert list(spellings("-lrb-")) == ["-lrb-", "("]
-    assert list(spellings("1\\/2")) == ["1\\/2", "1/2"]
-
-
-def test_words_in_lower_case_are_looked_up_as_they_are_written(tmp_path: Path) -> None:
+def test_words_in_lower_case_are_looked_up_as_they_are_written(tmp_path):
     path = tmp_path / "v.txt"
     path.write_text("Paris 1 0\nUS 2 0\nus 3 0\nthe 4 0\nThe 5 0\nfilm 6 0\n")
     written = {"Paris": 2, "us": 1, "US": 3, "the": 9, "The": 2, "FILM": 1}
@@ -61,35 +54,14 @@ def test_words_in_lower_case_are_looked_up_as_they_are_written(tmp_path: Path) -
     assert "for 4 of 4 words (100.0%), which are 100.0% of the tokens" in found.note
 
 
-def test_the_nearest_spelling_counts_and_the_share_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt"
-    path.write_text(VECTORS)
-    found = read_vectors(path, {"The": 6, "FILM": 2, "-LRB-": 1, "odd": 1})
-    assert {word: vector.tolist() for word, vector in found.vectors.items()} == {
-        "The": [5, 0],
-        "FILM": [2, 0],
-        "-LRB-": [4, 0],
-    }
-    assert "vectors of 2 numbers for 3 of 4 words (75.0%), which are 90.0%" in found.note
-
-
-def test_a_file_without_a_word_of_the_data_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_word_of_the_data_is_refused(tmp_path):
     path = tmp_path / "v.txt"
     path.write_text(VECTORS)
     with pytest.raises(DataError, match=r"none of the 2 words of the data is among its 7"):
         read_vectors(path, {"Wort": 1, "Satz": 1})
 
 
-def test_words_without_a_vector_are_small_and_random(tmp_path: Path) -> None:
-    path = tmp_path / "v.txt"
-    path.write_text(VECTORS)
-    table = read_vectors(path, {"the": 1, "odd": 1}).embeddings(["odd", "the"])
-    assert table[2].tolist() == [1, 0]
-    assert (table[:2].abs() <= 0.05).all()
-    assert (table[0] != table[1]).all()
-
-
-def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path: Path) -> None:
+def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path):
     made = data(tmp_path)
     (vocabulary,) = made.spec.vocabularies.values()
     assert set(vocabulary.words) == {"The", "odd", "FILM", "-LRB-", "bright", "film", "new"}
@@ -105,14 +77,7 @@ def test_the_vocabulary_is_training_words_and_all_words_with_a_vector(tmp_path: 
     assert made.word_notes == [vectors.note]
 
 
-def test_words_in_lower_case_find_their_vectors(tmp_path: Path) -> None:
-    made = data(tmp_path, lowercase=True)
-    assert made.word_vectors is not None
-    assert made.word_vectors.vectors["the"].tolist() == [5, 0]  # it is written The
-    assert made.word_vectors.vectors["-lrb-"].tolist() == [4, 0]
-
-
-def test_a_prepared_state_needs_no_file_until_vectors_are_asked_for(tmp_path: Path) -> None:
+def test_a_prepared_state_needs_no_file_until_vectors_are_asked_for(tmp_path):
     first = data(tmp_path)
     settings = {"num_classes": 5, "cache_dir": tmp_path / "cache", "vectors": tmp_path / "v.txt"}
     again = DataModule(adapter="brackets", path=write(tmp_path), **settings)
@@ -130,8 +95,15 @@ def test_a_prepared_state_needs_no_file_until_vectors_are_asked_for(tmp_path: Pa
 @pytest.mark.parametrize(
     ("adapter", "options"), [("listops", {}), ("conllu", {"features": ["lemma"]})]
 )
-def test_an_adapter_without_words_refuses_vectors(
-    adapter: str, options: dict[str, object], tmp_path: Path
-) -> None:
+def test_an_adapter_without_words_refuses_vectors(adapter, options, tmp_path):
     with pytest.raises(ConfigError, match=f"data.vectors is for words, .* the {adapter} adapter"):
         DataModule(adapter=adapter, path="f", vectors="v.txt", **options)
+
+
+def test_words_without_a_vector_are_small_and_random(tmp_path):
+    path = tmp_path / "v.txt"
+    path.write_text(VECTORS)
+    table = read_vectors(path, {"the": 1, "odd": 1}).embeddings(["odd", "the"])
+    assert table[2].tolist() == [1, 0]
+    assert (table[:2].abs() <= 0.05).all()
+    assert (table[0] != table[1]).all()
