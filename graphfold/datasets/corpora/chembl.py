@@ -1,4 +1,4 @@
-"""The molecules with measured activities that the rdkit wheel itself carries."""
+"""Molecules with measured activities out of the rdkit wheel."""
 
 from __future__ import annotations
 

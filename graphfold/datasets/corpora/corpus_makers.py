@@ -1,4 +1,4 @@
-"""The files of corpora that need no download: generated ListOps, and molecules of rdkit.
+"""Functions that make the files of corpora without a download: ListOps, and molecules of rdkit.
 
 A maker takes the cache folder and its own options, and returns each file with its part. One that
 takes `root` as well reads corpora from there.
@@ -35,10 +35,10 @@ def make_listops(
     max_length: int | None = None,
     pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
-    """ListOps files with the published distribution, kept under `cache_dir`.
+    """ListOps files with the published distribution, written under `cache_dir`.
 
     Args:
-        cache_dir: where they are kept; the same options find the same files again.
+        cache_dir: the folder; equal options lead to the same files.
         train_size: how many expressions to train on.
         val_size: how many to choose the model by.
         test_size: how many to measure it by. No expression is in two parts.
@@ -51,9 +51,9 @@ def make_listops(
     Raises:
         ConfigError: if a size is not positive, or the options allow too few expressions.
     """
-    sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
-    return _write_once(cache_dir / "listops_generated", sizes, generator_seed, generator)
+    folder, sizes = cache_dir / "listops_generated", (train_size, val_size, test_size)
+    return _write_once(folder, sizes, generator_seed, generator)
 
 
 def make_published_listops(
@@ -64,14 +64,14 @@ def make_published_listops(
     generator_seed: int = 0,
     pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
-    """ListOps to train on, kept under `cache_dir`, and the published test set of `root` beside it.
+    """ListOps to train on, written under `cache_dir`, and the published test set of `root`.
 
     Args:
-        cache_dir: where they are kept; the same options find the same files again.
+        cache_dir: the folder; equal options lead to the same files.
         root: the folder that holds the corpora.
         train_size: how many expressions to train on.
-        val_size: how many to choose the model by. No expression is in two parts, the published one
-            among them.
+        val_size: how many to choose the model by. No expression is in two parts, and none of the
+            published ones in either.
         generator_seed: of the expressions; not that of the run.
         pool: see `ListOpsGenerator`.
 
@@ -82,19 +82,18 @@ def make_published_listops(
         ConfigError: if a size is not positive.
         DataError: if the published test set is absent.
     """
-    sizes = _sizes(train_size, val_size)
     (published,) = find_files(find_corpus("listops"), root, "d20s")
-    generator = ListOpsGenerator(pool=pool)
+    generator, sizes = ListOpsGenerator(pool=pool), (train_size, val_size)
     folder = cache_dir / "listops_d20s"
     files = _write_once(folder, sizes, generator_seed, generator, published.path)
     return [*files, (published.path, "test")]
 
 
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
-    """The table of molecules that rdkit carries; `chembl.write_chembl` says what is in it.
+    """The table of molecules that `write_chembl` makes of rdkit's files.
 
     Raises:
-        DataError: if this rdkit does not carry it.
+        DataError: if this rdkit does not carry them.
     """
     from graphfold.datasets.corpora.chembl import write_chembl
 
@@ -103,36 +102,34 @@ def make_chembl(cache_dir: Path) -> list[MadeFile]:
 
 def _write_once(
     folder: Path,
-    sizes: Mapping[str, int],
+    sizes: tuple[int, ...],
     seed: int,
     generator: ListOpsGenerator,
     published: Path | None = None,
 ) -> list[MadeFile]:
-    """The files of the parts, in a folder whose name ends in a hash of all that decides them.
+    """The files of the parts, in a folder whose name ends in a hash of the arguments and the code.
 
     Args:
         folder: the folder without this hash.
-        sizes: the number of expressions of each part.
+        sizes: the number of expressions of train, val and test.
         seed: of the expressions.
         generator: draws them.
         published: a file whose expressions are in no part; None for none.
+
+    Raises:
+        ConfigError: if a size is not positive, or there are too few expressions.
     """
-    code = file_hash(Path(listops.__file__))
-    facts = [repr(generator), sizes, seed, code, published and file_hash(published)]
-    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    folder = folder.with_name(f"{folder.name}-{key[:16]}")
-    paths = {part: folder / f"{part}.tsv" for part in sizes}
-    if not all(path.exists() for path in paths.values()):
-        lines = read_lines(published) if published is not None else ()
-        expressions = {line.partition("\t")[2] for _, line in lines}
-        write_listops(folder, sizes, seed, generator, without=expressions)
-    return [(path, part) for part, path in paths.items()]
-
-
-def _sizes(*sizes: int) -> dict[str, int]:
-    """The size of each of the first parts; raises ConfigError for one that is not positive."""
-    by_part = dict(zip(PARTS[: len(sizes)], sizes, strict=True))
+    by_part: Mapping[str, int] = dict(zip(PARTS, sizes, strict=False))
     for part, size in by_part.items():
         if size < 1:
             raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
-    return by_part
+    code = file_hash(Path(listops.__file__))
+    facts = [repr(generator), by_part, seed, code, published and file_hash(published)]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    folder = folder.with_name(f"{folder.name}-{key[:16]}")
+    paths = {part: folder / f"{part}.tsv" for part in by_part}
+    if not all(path.exists() for path in paths.values()):
+        lines = read_lines(published) if published is not None else ()
+        expressions = {line.partition("\t")[2] for _, line in lines}
+        write_listops(folder, by_part, seed, generator, without=expressions)
+    return [(path, part) for part, path in paths.items()]
