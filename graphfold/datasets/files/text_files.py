@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, NamedTuple, TypeVar, cast
 
 from graphfold.datasets.files import record_limit
 from graphfold.errors import DataError, RecordError
@@ -21,7 +20,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked where it is gzipped (told by its content, not by its name).
+    """Opens a file for reading its bytes, unpacked where its content is gzip.
 
     It is opened once, so that a pipe loses nothing.
 
@@ -29,16 +28,17 @@ def open_bytes(path: Path) -> IO[bytes]:
         DataError: if there is no such file, it cannot be opened, or it is named .gz and is no gzip.
     """
     try:
-        file = _PeekedFile(path)
-        if file.magic == _GZIP:
+        file = path.open("rb")
+        magic = file.peek(len(_GZIP))[: len(_GZIP)]
+        if magic == _GZIP:
             return cast(IO[bytes], _GzipFile(file))
-        if path.suffix == ".gz" and file.magic:
+        if path.suffix == ".gz" and magic:
             file.close()
             raise DataError(
                 f"{path}: is named .gz, but is not gzipped. Rename it, or download it again.",
                 path=str(path),
             )
-        return cast(IO[bytes], io.BufferedReader(file))
+        return file
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
     except IsADirectoryError as error:
@@ -52,52 +52,12 @@ def open_bytes(path: Path) -> IO[bytes]:
         ) from error
 
 
-class _PeekedFile(io.FileIO):
-    """A file whose first two bytes are known and still to be read; a pipe cannot be read twice.
-
-    Args:
-        path: the file.
-
-    Attributes:
-        magic: these bytes, or as many as there are.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb")
-        self.magic = b""
-        while len(self.magic) < len(_GZIP) and (more := super().read(len(_GZIP) - len(self.magic))):
-            self.magic += more
-        self._waiting = self.magic
-        if self.seekable():
-            self.seek(0)
-
-    # FileIO's own ways to read would pass by `readinto`.
-    readall = io.RawIOBase.readall
-
-    def read(self, size: int | None = -1, /) -> bytes | Any:
-        """Reads up to so many bytes, or all."""
-        return io.RawIOBase.read(self, -1 if size is None else size)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Goes to a place of the file; what waited to be read is read there again."""
-        self._waiting = b""
-        return super().seek(offset, whence)
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        """Reads as many bytes as come, those first that are known."""
-        if not self._waiting:
-            return super().readinto(buffer)
-        count = min(len(self._waiting), len(buffer))
-        buffer[:count], self._waiting = self._waiting[:count], self._waiting[count:]
-        return count
-
-
 class _GzipFile(gzip.GzipFile):
-    """A gzip file that closes what it reads from."""
+    """A gzip file that also closes the file that it unpacks."""
 
-    def __init__(self, file: io.RawIOBase) -> None:
-        self._packed = io.BufferedReader(file)
-        super().__init__(fileobj=self._packed, mode="rb")
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._packed = file
+        super().__init__(fileobj=file, mode="rb")
 
     def close(self) -> None:
         """Closes both."""
@@ -155,8 +115,10 @@ def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
                 if len(raw) > record_limit.LONGEST_RECORD:
                     raise record_limit.too_long(path, number, "line")
                 content = raw.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1 and raw.startswith(_UTF16):
+                    fault = f"{path}:1: is UTF-16. Convert the file to UTF-8."
+                    raise DataError(fault, path=str(path), line=1)
                 if number == 1:
-                    _refuse_utf16(path, raw)
                     content = content.removeprefix(_BOM)
                 yield _decode(number, content), raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -175,7 +137,7 @@ def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
 
 
 def text_lines(text: str) -> Iterator[Line]:
-    """The lines of a text, as `scan_lines` has those of a file with it."""
+    """The lines of a text, as `scan_lines` gives them for a file with this text."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -202,11 +164,6 @@ def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]
         raise DataError(
             f"{path}: holds no {what}. Give a file with at least one record.", path=str(path)
         )
-
-
-def _refuse_utf16(path: Path, first: bytes) -> None:
-    if first.startswith(_UTF16):
-        raise DataError(f"{path}:1: is UTF-16. Convert the file to UTF-8.", path=str(path), line=1)
 
 
 def _decode(number: int, raw: bytes) -> Line:

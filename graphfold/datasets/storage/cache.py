@@ -1,4 +1,4 @@
-"""The cache folder, where stored copies, corpora that are made and compiled code are kept."""
+"""The cache folder of stored copies, generated corpora and compiled code."""
 
 from __future__ import annotations
 
