@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -22,6 +22,8 @@ from graphfold.errors import (
     RecordError,
     SchemaError,
 )
+
+Result = TypeVar("Result")
 
 #: The graph feature with the text that a record was changed to before parsing, if it was.
 CHANGED_TO = "changed_to"
@@ -307,6 +309,14 @@ def read_records(
     skipped |= {position: part.skipped[0] for position, part in parts.items() if part.skipped}
     positions = (position for position, part in parts.items() if not part.skipped)
     return _result(collate([part.dag for part in parts.values()]), skipped, positions)
+
+
+def result_or_error(function: Callable[..., Result], *arguments: Any) -> Result | RecordError:
+    """The result of a function, or the RecordError that it raises."""
+    try:
+        return function(*arguments)
+    except RecordError as error:
+        return error
 
 
 def count_changed(dag: TypedDAG) -> int:

@@ -50,11 +50,11 @@ _BOM = "\ufeff"
 
 
 def with_columns(text: str, values: Mapping[str, Sequence[Any]]) -> str:
-    """A sentence whose words have new cells; comments, multiword tokens and empty nodes stay.
+    """Replaces cells of the words of a sentence; other lines stay.
 
     Args:
         text: the lines of the sentence.
-        values: target in `COLUMN_OF` -> the cell of each word, in order; None leaves it as it is.
+        values: target in `COLUMN_OF` -> the cell of each word, in order; None for no change.
     """
     lines, number = text.split("\n"), 0
     for place, line in enumerate(lines):
@@ -70,7 +70,7 @@ def with_columns(text: str, values: Mapping[str, Sequence[Any]]) -> str:
 
 
 def with_fault(text: str, reason: str) -> str:
-    """A sentence as it stands, after a comment that says why there is no prediction."""
+    """Adds a comment before a sentence: the reason why it has no prediction."""
     mark = _BOM if text.startswith(_BOM) else ""
     lines = text.removeprefix(mark).split("\n")
     place = next((n for n, line in enumerate(lines) if line.strip(" \t\r")), 0)
@@ -109,13 +109,13 @@ TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
 #: The column FEATS of a word without features, which is a class like any other.
 NO_FEATURES = "_"
 
-#: What the inputs of a word are: see `ConlluAdapter`.
+#: The kinds of trees, see `ConlluAdapter`.
 TREES = ("auto", "heads", "chain")
 
-#: The class of all labels that were not in the files when the classes were made; it comes last.
+#: The last class, of all labels without a class.
 OTHER_LABEL = "(other)"
 
-#: The largest distance between dependent and head that `position` tells apart.
+#: The distance between dependent and head from which on `position` is the same.
 _FAR = 4
 
 
@@ -143,18 +143,16 @@ class ConlluAdapter(Adapter):
 
     Args:
         features: the columns that a word has as features, out of form, lemma, upos, xpos and feats.
-            The last four are annotations that tell much of each other, so a tagger does without
-            them.
+            A tagger should leave the last four out: these annotations predict each other.
         relation_column: "deprel" for the tree alone, "deps" for the enhanced graph as well.
         subtypes: keep `nsubj:pass`; otherwise it is read as `nsubj`.
         target: the column that is predicted, out of form, lemma, upos, xpos, feats and deprel.
         labels: the classes of a target other than upos, in the order of their codes; by default,
             the labels in the files in alphabetical order.
-        position: give the inputs the column `position`: on which side of its head a dependent
-            stands, and how far away up to 4 words.
+        position: give the inputs the column `position`: the side of the head on which a dependent
+            stands, and the distance of up to 4 words.
         tree: "heads" for the tree of HEAD; "chain" for chains, where HEAD and DEPREL are not read;
-            "auto" for chains if no word of the files has a head, which is kept with the run, and
-            otherwise for heads.
+            "auto" for chains if no word of the training files has a head, and otherwise for heads.
 
     Raises:
         ConfigError: if an option cannot be used, or the target is a feature, too.
@@ -219,7 +217,7 @@ class ConlluAdapter(Adapter):
                 yield from read_sentence(record.content, record.line).words
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """A sentence if words are chains, and the number of words whose label is no class."""
+        """Sentences about chains of words, and about words with a label that is no class."""
         notes = []
         if self.tree == "chain":
             notes.append("sentences are chains of words (data.tree=chain): heads are not read")
@@ -236,12 +234,12 @@ class ConlluAdapter(Adapter):
         return at_least_one(_sentences(scan_raw_lines(path), path), path, "sentences")
 
     def records_of_text(self, text: str) -> Iterator[Record]:
-        """The same of a text that is in no file."""
+        """One record per sentence of a text; see `records`."""
         lines = ((line, b"") for line in text_lines(text))
         return at_least_one(_sentences(lines, Path()), Path(), "sentences")
 
     def text_of(self, record: Record) -> str:
-        """The lines as they stand in the file, with the blank ones after it; see `Adapter`.
+        """The lines of the sentence in the file, with the blank lines after it; see `Adapter`.
 
         Blank lines before the first sentence belong to it.
         """
@@ -250,24 +248,26 @@ class ConlluAdapter(Adapter):
         return "".join(f"{line}\n" for line in (*(record.content or ()), ""))
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
-        """The lines with predicted columns, or the comment `# graphfold_error = REASON` first.
+        """The lines with predicted columns, or after the comment `# graphfold_error = REASON`.
 
-        A label that is none of the classes is not known: `_`.
+        `OTHER_LABEL` is written as `_`.
         """
         if predicted.reason:
             return with_fault(text, predicted.reason)
-        known = {
+        values = {
             target: ["_" if label == OTHER_LABEL else label for label in labels]
             for target, labels in predicted.values.items()
         }
-        return with_columns(text, known)
+        return with_columns(text, values)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one sentence; see `Adapter.parse`."""
         sentence = read_sentence(record.content, record.line)
         words = sentence.words
 
-        dependents = _chain(words) if self.tree == "chain" else _dependents(words)
+        dependents = [[k - 1] if k else [] for k in range(len(words))]
+        if self.tree != "chain":
+            dependents = _dependents(words)
         relations = [self._relation(word.deprel) for word in words]
         columns = self._columns(words)
         columns[self.target] = [self._code(word, number) for number, word in enumerate(words, 1)]
@@ -295,7 +295,7 @@ class ConlluAdapter(Adapter):
         return columns
 
     def _label(self, word: Token) -> str | None:
-        """The target of a word as it stands in the file, None where it is missing."""
+        """The target of a word in the file, None where it is missing."""
         if self.target == "deprel":
             return self._relation(word.deprel)
         return _cell(word, self.target)
@@ -363,11 +363,6 @@ def _dependents(words: Sequence[Token]) -> list[list[int]]:
     return find_dependents(heads, fault)[1]
 
 
-def _chain(words: Sequence[Token]) -> list[list[int]]:
-    """For every word the one before it."""
-    return [[number - 1] if number else [] for number in range(len(words))]
-
-
 def _refuse_features(features: Sequence[str], target: str) -> None:
     for name in features:
         if name not in FEATURES:
@@ -398,7 +393,7 @@ def _refuse_target(target: str, labels: Sequence[str] | None, is_enhanced: bool)
 
 
 def _position(offset: int) -> int:
-    """The code of a dependent so many words after its head, or before it: 0 to 7."""
+    """The code, 0 to 7, of the distance from a head to its dependent; negative if before it."""
     distance = min(abs(offset), _FAR) - 1
     return distance if offset < 0 else _FAR + distance
 
@@ -431,9 +426,9 @@ def _sentence(lines: Sequence[Line], raw: Sequence[bytes]) -> Record:
 
 
 def _cell(token: Token, name: str) -> str | None:
-    """One column of a token; None where `_` says that it was not annotated.
+    """One column of a token; None where `_` stands for no annotation.
 
-    `_` is a value as a form, as the lemma of that form, and as features: a word has none.
+    `_` is a value as a form, as the lemma of that form, and as features: a word without any.
     """
     value = str(getattr(token, name))
     is_value = name in ("form", "feats") or (name == "lemma" and token.form == "_")

@@ -18,8 +18,7 @@ from graphfold.datasets.adapter import Record, read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.datasets.readers.spec import AdapterSpec
-from graphfold.datasets.storage import fingerprint as fingerprint_module
-from graphfold.datasets.storage import packing
+from graphfold.datasets.storage import content_key, packing
 from graphfold.datasets.storage.packing import pack, refuse_empty
 from graphfold.errors import DataError, LeftOut, RecordError
 
@@ -175,9 +174,9 @@ def test_other_code_or_libraries_read_again(
 ) -> None:
     names = [pack(SPEC, file, tmp_path / "cache").stored]
     for place, value in (
-        (f"{fingerprint_module.__name__}._code_hash", lambda module: "other"),
+        (f"{content_key.__name__}._code_hash", lambda module: "other"),
         ("postfix_adapter.PostfixAdapter.libraries", ("rdkit",)),
-        (f"{fingerprint_module.__name__}._version", lambda name: "0.0"),
+        (f"{content_key.__name__}._version", lambda name: "0.0"),
     ):
         monkeypatch.setattr(place, value)
         names.append(pack(SPEC, file, tmp_path / "cache").stored)
