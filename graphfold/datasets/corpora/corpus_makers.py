@@ -51,9 +51,9 @@ def make_listops(
     Raises:
         ConfigError: if a size is not positive, or the options allow too few expressions.
     """
+    sizes = _sizes(train_size, val_size, test_size)
     generator = ListOpsGenerator(operator_probability, max_arguments, max_depth, max_length, pool)
-    folder, sizes = cache_dir / "listops_generated", (train_size, val_size, test_size)
-    return _write_once(folder, sizes, generator_seed, generator)
+    return _write_once(cache_dir / "listops_generated", sizes, generator_seed, generator)
 
 
 def make_published_listops(
@@ -82,11 +82,20 @@ def make_published_listops(
         ConfigError: if a size is not positive.
         DataError: if the published test set is absent.
     """
+    sizes = _sizes(train_size, val_size)
     (published,) = find_files(find_corpus("listops"), root, "d20s")
-    generator, sizes = ListOpsGenerator(pool=pool), (train_size, val_size)
-    folder = cache_dir / "listops_d20s"
+    folder, generator = cache_dir / "listops_d20s", ListOpsGenerator(pool=pool)
     files = _write_once(folder, sizes, generator_seed, generator, published.path)
     return [*files, (published.path, "test")]
+
+
+def _sizes(*sizes: int) -> dict[str, int]:
+    """The size of each of the first parts; raises ConfigError for one that is not positive."""
+    by_part = dict(zip(PARTS, sizes, strict=False))
+    for part, size in by_part.items():
+        if size < 1:
+            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
+    return by_part
 
 
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
@@ -102,7 +111,7 @@ def make_chembl(cache_dir: Path) -> list[MadeFile]:
 
 def _write_once(
     folder: Path,
-    sizes: tuple[int, ...],
+    sizes: Mapping[str, int],
     seed: int,
     generator: ListOpsGenerator,
     published: Path | None = None,
@@ -111,25 +120,18 @@ def _write_once(
 
     Args:
         folder: the folder without this hash.
-        sizes: the number of expressions of train, val and test.
+        sizes: the number of expressions of each part.
         seed: of the expressions.
         generator: draws them.
         published: a file whose expressions are in no part; None for none.
-
-    Raises:
-        ConfigError: if a size is not positive, or there are too few expressions.
     """
-    by_part: Mapping[str, int] = dict(zip(PARTS, sizes, strict=False))
-    for part, size in by_part.items():
-        if size < 1:
-            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
     code = file_hash(Path(listops.__file__))
-    facts = [repr(generator), by_part, seed, code, published and file_hash(published)]
+    facts = [repr(generator), sizes, seed, code, published and file_hash(published)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     folder = folder.with_name(f"{folder.name}-{key[:16]}")
-    paths = {part: folder / f"{part}.tsv" for part in by_part}
+    paths = {part: folder / f"{part}.tsv" for part in sizes}
     if not all(path.exists() for path in paths.values()):
         lines = read_lines(published) if published is not None else ()
         expressions = {line.partition("\t")[2] for _, line in lines}
-        write_listops(folder, by_part, seed, generator, without=expressions)
+        write_listops(folder, sizes, seed, generator, without=expressions)
     return [(path, part) for part, path in paths.items()]

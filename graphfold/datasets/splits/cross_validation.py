@@ -10,7 +10,7 @@ from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import Keys, members
 from graphfold.errors import ConfigError, DataError
 
-#: Of the records outside of the test fold: that of the usual fractions, 0.8, 0.1 and 0.1.
+#: The share of val outside of the test fold, by the usual fractions 0.8, 0.1 and 0.1.
 VAL_SHARE = 1 / 9
 
 
@@ -22,10 +22,9 @@ def kfold_split(
     groups: Keys | None = None,
     val_share: float = VAL_SHARE,
 ) -> Split:
-    """One of k splits whose test parts are disjoint and together hold every record.
+    """One split of a cross-validation: a fold is test, a random share of the rest val.
 
-    Test is fold number `fold`. Of the other records a share, drawn at random, is val, and the rest
-    is train.
+    The folds are disjoint and together hold every record.
 
     Args:
         num_records: how many there are.
@@ -53,10 +52,10 @@ def repeated_kfold_split(
     groups: Keys | None = None,
     val_share: float = VAL_SHARE,
 ) -> Split:
-    """As kfold, several times, the records drawn anew: 5 x 5 splits by default.
+    """One split of a repeated cross-validation: 5 repetitions of 5 folds by default.
 
-    Repetition `fold // num_folds` has fold `fold % num_folds` as test; the first one is that of
-    `kfold_split`. The field's guidelines compare models over such splits (Ash et al. 2025,
+    Repetition `fold // num_folds` has fold `fold % num_folds` as test; the first repetition is that
+    of `kfold_split`. Guidelines of the field compare models over such splits (Ash et al. 2025,
     https://doi.org/10.1021/acs.jcim.5c01609).
 
     Args:
@@ -104,7 +103,7 @@ def _folds(
 
 
 def _balanced(groups: Sequence[Sequence[int]], num_folds: int) -> list[np.ndarray]:
-    """Groups by size, descending, each to the smallest fold so far; equal ones as they come."""
+    """Groups by size, descending, each to the smallest fold so far; equal ones in their order."""
     folds: list[list[int]] = [[] for _ in range(num_folds)]
     for group in sorted(groups, key=len, reverse=True):
         min(folds, key=len).extend(group)
@@ -119,7 +118,7 @@ def _split(
     groups: Keys | None,
     method: str,
 ) -> Split:
-    """The split of one fold; groups of records that are drawn for val stay together."""
+    """The split of one fold; groups of records are not divided."""
     rest = np.sort(np.concatenate([part for number, part in enumerate(folds) if number != fold]))
     keys: Keys = range(len(rest)) if groups is None else [groups[record] for record in rest]
     wanted = max(round(val_share * len(rest)), 1) if val_share else 0

@@ -1,4 +1,4 @@
-"""Learning of words: what a model is to know of them before it is trained."""
+"""Features of words and vectors for their embeddings, before a training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 def learn_words(
     spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], settings: DataSettings
 ) -> tuple[FeatureSpec, WordVectors | None]:
-    """The spec with what the settings give to words, and the vectors that these begin with.
+    """Adds word features to the spec; also returns initial vectors, if the settings name a file.
 
     With vectors, the vocabulary has the words of the training part and, after them, all words of
-    the data that have a vector, whatever their part.
+    the data with a vector.
 
     Args:
         spec: learnt from the training part.
         dag: all records, as read.
         words: the node type and the column of the words.
-        settings: what they are to have.
+        settings: `vectors` and `characters` are read.
 
     Raises:
         DataError: if the file of vectors cannot be used.
@@ -47,7 +47,7 @@ def learn_words(
 def find_word_vectors(
     spec: FeatureSpec, dag: TypedDAG, words: tuple[str, str], path: Path
 ) -> WordVectors:
-    """The vectors of all words of the data, under the words as the vocabulary spells them."""
+    """The vectors of all words of the data, by the words of the vocabulary."""
     key = (f"type:{words[0]}", words[1])
     written = count_words(dag.columns[key[0]][key[1]], dag.dictionaries[key])
     return read_vectors(path.expanduser(), written, spec.vocabularies[key].lowercase)
