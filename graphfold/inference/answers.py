@@ -1,4 +1,4 @@
-"""Answers: what a model gives for each record of a file, counted while they are written."""
+"""Answers: predictions or embeddings for the records of a file, counted while they are written."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Answer(NamedTuple):
 
     Args:
         record: the record.
-        reason: why there is none; empty if there is one.
-        cells: those of the columns that are added to a table; None for missing ones.
-        prediction: the prediction, unless embeddings are asked for.
-        contributions: those of its parts, if they are asked for.
-        vector: [width] float32 its embedding, if that is asked for.
+        reason: the reason for the lack of an answer; empty if there is one.
+        cells: the cells of the columns that are added to a table; None for missing ones.
+        prediction: the prediction; None for an embedding.
+        contributions: the contributions of its parts; None without an explainer.
+        vector: [width] float32 the embedding; None for a prediction.
     """
 
     record: Record
@@ -48,7 +48,7 @@ class Answers(ABC):
         path: the file.
 
     Attributes:
-        columns: the columns that are added to a table, but for `reason`, without values.
+        columns: the columns that are added to a table before `reason`, without values.
         good: how many records have an answer, so far.
         bad: how many have a reason.
     """
@@ -62,19 +62,17 @@ class Answers(ABC):
 
     def __iter__(self) -> Iterator[Answer]:
         for answer in shown(self._answers(), f"{self.doing} {self.path.name}"):
-            if answer.reason:
-                self.bad += 1
-            else:
-                self.good += 1
+            self.bad += bool(answer.reason)
+            self.good += not answer.reason
             yield answer
 
     @abstractmethod
     def _answers(self) -> Iterator[Answer]:
-        """The answers, not yet counted."""
+        """Yields the answers."""
 
 
 class Predictions(Answers):
-    """Predictions, and what the parts of each graph contribute.
+    """Predictions, and the contributions of the parts of each graph.
 
     Args:
         predictor: the model.
@@ -90,18 +88,21 @@ class Predictions(Answers):
         super().__init__(predictor, path)
         self.explainer = explainer
         self.columns = predictor.prediction_columns()
-        self._count = len(self.columns)
         if explainer is not None:
             self.columns += [NewColumn(name, str) for name in explainer.columns]
 
     def _answers(self) -> Iterator[Answer]:
-        for record, found in self.predictor.walk(self.path, self._explained):
-            if isinstance(found, Unread):
-                found = as_prediction(found), None
-            prediction, contributions = found
+        explained = len(self.explainer.columns) if self.explainer is not None else 0
+        count = len(self.columns) - explained
+        for record, answer in self.predictor.walk(self.path, self._explained):
+            if isinstance(answer, Unread):
+                answer = as_prediction(answer), None
+            prediction, contributions = answer
+            cells = [*prediction.cells(count), *[None] * explained]
             if prediction.reason:
                 contributions = None
-            cells = [*prediction.cells(self._count), *self._explained_cells(contributions)]
+            if self.explainer is not None and contributions is not None:
+                cells[count:] = self.explainer.cells(contributions)
             yield Answer(record, prediction.reason, cells, prediction, contributions)
 
     def _explained(self, dag: TypedDAG) -> Iterable[tuple[Prediction, Contributions | None]]:
@@ -109,22 +110,17 @@ class Predictions(Answers):
             return zip(self.predictor.predict_graphs(dag), self.explainer.explain(dag), strict=True)
         return ((prediction, None) for prediction in self.predictor.described(dag))
 
-    def _explained_cells(self, found: Contributions | None) -> Sequence[Any]:
-        if self.explainer is None or found is None:
-            return [None] * (len(self.columns) - self._count)
-        return list(self.explainer.cells(found))
-
 
 _NOT_FINITE = "the model computes no finite embedding for this record"
 
 
 class Embeddings(Answers):
-    """Embeddings: the vector of each graph that the head of the model reads."""
+    """Embeddings: the vectors of the graphs that the head of the model reads."""
 
     doing = "embedding"
 
     def _answers(self) -> Iterator[Answer]:
-        """The width is that of the first embedding; the records before it wait."""
+        """Yields no answer before the first embedding, which has the width."""
         answers, waiting = self._embedded(), list[Answer]()
         for answer in answers:
             waiting.append(answer)
@@ -137,10 +133,10 @@ class Embeddings(Answers):
             yield answer if answer.vector is not None else answer._replace(cells=missing)
 
     def _embedded(self) -> Iterator[Answer]:
-        for record, found in self.predictor.walk(self.path, self.predictor.embed_graphs):
-            if isinstance(found, Unread):
-                yield Answer(record, found.reason, ())
-            elif not found.isfinite().all():
+        for record, vector in self.predictor.walk(self.path, self.predictor.embed_graphs):
+            if isinstance(vector, Unread):
+                yield Answer(record, vector.reason, ())
+            elif not vector.isfinite().all():
                 yield Answer(record, _NOT_FINITE, ())
             else:
-                yield Answer(record, "", seven_digits(found), vector=found)
+                yield Answer(record, "", seven_digits(vector), vector=vector)

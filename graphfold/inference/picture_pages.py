@@ -22,23 +22,23 @@ INDEX = "index.html"
 
 
 def draw_input(
-    predictor: Predictor, given: Path, folder: Path | None, target: str | None = None
+    predictor: Predictor, source: Path, folder: Path | None, target: str | None = None
 ) -> None:
-    """Draws the records of an input, and prints where the page is; see `draw_file`.
+    """Draws the records of an input, and prints the path of the page; see `draw_file`.
 
     Args:
         predictor: the model.
-        given: the file; `-` is standard input.
-        folder: where to write; None for a folder that is called after the file.
-        target: whose contributions colour molecules; None for the first.
+        source: the file; `-` is standard input.
+        folder: the folder of the output; None for one named after the file.
+        target: the target whose contributions colour molecules; None for the first.
     """
-    name = shown_name(given)
-    stem = "stdin" if given == STANDARD_INPUT else given.name.partition(".")[0]
+    name = shown_name(source)
+    stem = "stdin" if source == STANDARD_INPUT else source.name.partition(".")[0]
     drawn = folder or Path(f"{stem}_drawings")
     if drawn.exists() and not drawn.is_dir():
         raise ConfigError(f"{drawn}: is a file. Name a folder with --output.")
     check_output(drawn / INDEX if drawn.exists() else drawn)
-    with readable(given) as path, quick_for_small(predictor, path):
+    with readable(source) as path, quick_for_small(predictor, path):
         counts = draw_file(predictor, path, drawn, Path(name).name, target)
     say_counts(predictor, counts, "drawn", name)
     print(drawn / INDEX)
@@ -54,7 +54,7 @@ def draw_file(
     Args:
         predictor: the model.
         path: the file.
-        folder: where to write; it is made if need be, files of the same names are replaced.
+        folder: the folder of the output, made if need be; files of the same names are replaced.
         title: of the page.
         target: the target whose contributions colour molecules; None for the first.
 
