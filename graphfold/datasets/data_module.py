@@ -116,9 +116,9 @@ class DataModule:
         if self._is_prepared:
             return
         settings = self._split_settings() if state is None else self.settings  # before any work
-        found = self.source.files(self.root, self.cache_dir)
-        with unchanged(self.source.spec.make(), [file.path for file in found]):
-            self.source = self.source.with_inferred_options(found)
+        sources = self.source.files(self.root, self.cache_dir)
+        with unchanged(self.source.spec.make(), [file.path for file in sources]):
+            self.source = self.source.with_inferred_options(sources)
             if state is None:
                 self._refuse_unread_words()
             files, corpus = self._read()
@@ -153,7 +153,7 @@ class DataModule:
             self.spec = self.spec.held_out(map(corpus.select, torch.split(val, CHUNK)))
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
-        """Reads other data than those of a run; every record is in the part test.
+        """Reads other data than the run did; every record is in the part test.
 
         Weights and parts of the records are not read.
 
@@ -199,7 +199,7 @@ class DataModule:
 
     @property
     def facts(self) -> TypedDAG:
-        """All records as read; those of several large files (see `LARGE`) without their nodes.
+        """All records as read; records of several large files (see `LARGE`) lack their nodes.
 
         Raises:
             DataError: if `prepare` was not called.

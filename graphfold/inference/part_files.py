@@ -99,7 +99,7 @@ def _pieces(numbers: Tensor, rows: EvalRows) -> Iterator[tuple[Tensor, EvalRows]
 
 @contextmanager
 def _table(path: Path) -> Iterator[Any]:
-    """A writer of CSV rows to a file that is written whole or not at all."""
+    """A writer of CSV rows, to a file that appears when it is complete."""
     with text_output(path) as text:
         yield csv.writer(text, lineterminator="\n")
 

@@ -80,7 +80,7 @@ def draw_tree(
 
 
 def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -> dict[int, float]:
-    """The middle of each node, that of the strip of its subtree."""
+    """The middle of each node, in the middle of the strip of its subtree."""
     top_down = list(inputs)[::-1]
     children: dict[int, list[int]] = {}
     placed: set[int] = set()

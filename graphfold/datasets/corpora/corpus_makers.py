@@ -116,7 +116,7 @@ def _write_once(
     generator: ListOpsGenerator,
     published: Path | None = None,
 ) -> list[MadeFile]:
-    """The files of the parts, in a folder whose name ends in a hash of the arguments and the code.
+    """The files of the parts, in a folder named after a hash of the arguments and the code.
 
     Args:
         folder: the folder without this hash.

@@ -18,7 +18,7 @@ from graphfold.errors import ConfigError, did_you_mean
 
 
 def find_corpus(name: str) -> Corpus:
-    """A corpus by its name; raises ConfigError with the nearest name if there is no such corpus."""
+    """A corpus by its name; raises ConfigError with the nearest name for an unknown one."""
     if name not in CORPORA:
         raise ConfigError(
             f"there is no corpus '{name}'.{did_you_mean(name, CORPORA)} Use one of "

@@ -58,7 +58,7 @@ class Vocabulary:
         return torch.cat([self.ids(words), torch.tensor([UNKNOWN])])
 
     def with_words(self, words: Iterable[str]) -> Vocabulary:
-        """Adds new words, with ids after those of the others."""
+        """Adds new words; their ids come last."""
         new = dict.fromkeys(word for word in words if word not in self._ids)
         return replace(self, words=(*self.words, *new))
 

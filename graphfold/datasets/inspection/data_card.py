@@ -1,4 +1,4 @@
-"""`graphfold check-adapter`: reads data, tests the adapter, and counts what is in the data."""
+"""`graphfold check-adapter`: reads data, tests the adapter, and makes a data card."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def chirality(atom: Atom) -> str | None:
 
 
 def isotope(atom: Atom) -> Hashable:
-    """The mass number less that of the most common isotope; "natural" for an unmarked atom."""
+    """The mass number minus the most common isotope's; "natural" for an unmarked atom."""
     mass = atom.GetIsotope()
     if not mass:
         return "natural"

@@ -429,7 +429,7 @@ class _Nodes(NamedTuple):
         return _array(chain.from_iterable(nodes)) + first
 
     def relation(self, source: IntArray, target: IntArray) -> Relation:
-        """A relation of edges whose sources are sorted by target."""
+        """A relation, from the sources of its edges sorted by target."""
         ptr = count_pointers(target, self.number)
         return Relation(torch.from_numpy(ptr), torch.from_numpy(source))
 

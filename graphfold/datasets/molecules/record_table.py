@@ -194,7 +194,7 @@ class RecordColumns:
             yield Record(line, row, columns=table.columns, cells=cells)
 
     def class_names(self, tables: Iterable[Table]) -> dict[str, list[str]]:
-        """The classes of the targets whose cells are text in all tables.
+        """The classes of the targets with text in the cells of all tables.
 
         Returns:
             Target -> its classes, see `inferred_classes`; no target whose classes are configured.

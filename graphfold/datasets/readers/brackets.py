@@ -363,7 +363,7 @@ class BracketsAdapter(Adapter):
         return self._read_for_prediction(source, self.codes)
 
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
-        """A tree whose nodes may lack labels: are the tokens after brackets labels or words?
+        """A tree with or without labels: are the tokens after brackets labels or words?
 
         They are labels if one of them is a class. If all classes are numbers, other numbers beside
         them are a fault.

@@ -205,7 +205,7 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
                 "data.positive is for classes. Leave it out, or set data.task=classification."
             )
         names = checked_class_names(self.class_names or {}, None if self.is_open else targets)
-        classes = {name: positive_last(own, self.positive, name) for name, own in names.items()}
+        classes = {name: positive_last(c, self.positive, name) for name, c in names.items()}
         for name in targets:
             if self.num_classes in (None, 2) and positive_of(self.positive, name) == "0":
                 classes.setdefault(name, ("1", "0"))
@@ -236,7 +236,7 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         return (*super().code, name.replace(":", ".").rpartition(".")[0])
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """The targets that a pattern fits, or the classes of listed targets whose cells are text.
+        """The targets that a pattern fits, or the classes of listed targets with cells of text.
 
         See `Adapter.infer_options`.
         """

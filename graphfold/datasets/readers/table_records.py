@@ -200,7 +200,7 @@ class TableAdapter(Adapter):
         return replace(inner, line=record.line), values
 
     def _with_values(self, dag: TypedDAG, values: Sequence[Mapping[str, Any]]) -> TypedDAG:
-        """Replaces the targets of the graphs by those of the table."""
+        """Replaces the targets of the graphs by the values of the table."""
         features = self.inner.schema.graph_features
         graph = {column.name: dag.columns["graph"][column.name] for column in features}
         dictionaries = dict(dag.dictionaries)

@@ -94,7 +94,7 @@ class Split:
             ) from error
 
     def check_files(self, files: Sequence[FileState]) -> None:
-        """Refuses files that differ from those of the split.
+        """Refuses files that differ from the files of the split.
 
         Raises:
             DataError: if one of them changed, or there are more or fewer.

@@ -70,13 +70,13 @@ class Records:
 
     @property
     def given(self) -> list[str | None]:
-        """[num_records] the part in the split column, else that of the file; None without one."""
+        """[num_records] the part in the split column, else the part of the file; None without."""
         pairs = zip(self.parts, self.counts, strict=True)
         parts = [part for part, count in pairs for _ in range(count)]
         if ("graph", PART) not in self.facts.dictionaries:
             return parts
         column = self.facts.strings("graph", PART)
-        return [own or part for own, part in zip(column, parts, strict=True)]
+        return [cell or part for cell, part in zip(column, parts, strict=True)]
 
 
 #: Divides records; each must be in exactly one part.

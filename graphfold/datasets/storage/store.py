@@ -159,7 +159,7 @@ class StoreWriter:
         self._rows[name] += len(array)
 
     def _recoded(self, name: str, codes: Array, words: Sequence[str]) -> Array:
-        """Translates the codes of a chunk into those of all chunks, and writes new strings."""
+        """Translates codes of a chunk into codes of the whole copy, and writes new strings."""
         code_of = self._codes[name]
         count = self._rows.get(f"begin {name}", 1) - 1
         new: list[str] = []
