@@ -71,6 +71,13 @@ class EngineError(GraphfoldError):
 class DataError(GraphfoldError):
     """An input file or folder that cannot be used as a whole."""
 
+    @classmethod
+    def in_file(cls, path: str | Path, fault: str, line: int | None = None) -> DataError:
+        """The error about a file, or a 1-based line of it: the place, and the sentences."""
+        place = str(path) if line is None else f"{path}:{line}"
+        facts: dict[str, object] = {"path": str(path)} | ({} if line is None else {"line": line})
+        return cls(f"{place}: {fault}", **facts)
+
 
 class ConfigError(GraphfoldError):
     """An override, option or configuration that cannot be used."""

@@ -184,7 +184,9 @@ def _columns(
             key, count = key_of.get((space, column), ""), counts.get(space, 0)
             is_absent = data.get(key) is None
             if column.dtype == "string":
-                texts = [None] * count if is_absent else _texts(data[key], key, count)
+                texts: list[str | None] = [None] * count
+                if not is_absent:
+                    texts = _texts(data[key], key, count)
                 codes, dictionaries[space, column.name] = encode_strings(texts)
                 rows = to_tensor(space, column, codes)
             elif is_absent:
@@ -383,18 +385,20 @@ def to_hetero(dag: TypedDAG, edge_types: Iterable[EdgeKey] = ()) -> HeteroData:
         store.arity, store.span = dag.input_ptr.diff()[nodes], dag.span[nodes]
         _store_columns(store, _OF_NODE, dag, f"type:{name}", row[nodes])
         _store_columns(store, _OF_NODE, dag, "node", nodes)
-    edges = {"inputs": Relation(dag.input_ptr, dag.input_index), **dag.relations}
-    for (kind, relation), first, second in product(edges.items(), *[range(len(names))] * 2):
-        source, target = relation.index, torch.from_numpy(run_numbers(relation.ptr.numpy()))
-        is_here = (dag.op_type[source] == first) & (dag.op_type[target] == second) & (source >= 0)
-        (chosen,), key = is_here.nonzero(as_tuple=True), (names[first], kind, names[second])
-        if len(chosen) or key in edge_types:
-            chosen = chosen[source[chosen].argsort(stable=True)]
-            store, target = data[key], target[chosen]
-            store.edge_index = torch.stack([row[source[chosen]], row[target]])
-            store.position = chosen - relation.ptr[target]
-            space = kind if kind == "inputs" else f"relation:{kind}"
-            _store_columns(store, _OF_EDGE, dag, space, chosen)
+    relations = {"inputs": Relation(dag.input_ptr, dag.input_index), **dag.relations}
+    for kind, edges in relations.items():
+        space = kind if kind == "inputs" else f"relation:{kind}"
+        source, targets = edges.index, torch.from_numpy(run_numbers(edges.ptr.numpy()))
+        for first, second in product(range(len(names)), repeat=2):
+            is_here = (dag.op_type[source] == first) & (dag.op_type[targets] == second)
+            chosen = (is_here & (source >= 0)).nonzero().view(-1)
+            key = names[first], kind, names[second]
+            if len(chosen) or key in edge_types:
+                chosen = chosen[source[chosen].argsort(stable=True)]
+                store, target = data[key], targets[chosen]
+                store.edge_index = torch.stack([row[source[chosen]], row[target]])
+                store.position = chosen - edges.ptr[target]
+                _store_columns(store, _OF_EDGE, dag, space, chosen)
     _store_columns(data, _PLACE, dag, "graph", _zeros(1))
     (data.file, data.line), data.record = dag.place(0), int(dag.origin[0, 2])
     return data

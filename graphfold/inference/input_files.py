@@ -77,7 +77,7 @@ def readable(path: Path) -> Iterator[Path]:
     """
     if not is_piped(path):
         if not path.exists():
-            raise DataError(f"{path}: no such file. Correct the path.", path=str(path))
+            raise DataError.in_file(path, "no such file. Correct the path.")
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:

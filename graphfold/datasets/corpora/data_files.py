@@ -91,7 +91,7 @@ class DataSource:
             remedy = "Give all records as a list of files"
             column = self.spec.options.get("split_column")
             refuse_unread("data.split_column", column, None, "a file for each part", remedy)
-        if self.path is not None:
+        if self.path is not None and self._make is not None:
             for key, value in self._maker_options.items():
                 default, remedy = parameters(self._make)[key].default, "Leave data.path out"
                 refuse_unread(f"data.{key}", value, default, "data.path", remedy)
@@ -189,7 +189,7 @@ class DataSource:
         accepted = [*parameters(ADAPTERS.find(name))]
         if self._make is not None:
             names = parameters(self._make)
-            places = {key: Path() for key in ("cache_dir", "root") if key in names}
+            places: dict[str, Any] = {k: Path() for k in ("cache_dir", "root") if k in names}
             options = {**places, **self._maker_options}
             faults += option_faults(f"corpus {self.corpus}", self._make, options)
             accepted += [key for key in names if key not in places]
@@ -223,7 +223,7 @@ def expand(paths: Paths, expands_folders: bool, option: str) -> list[Path]:
         return [path]
     files = [Path(name) for name in sorted(glob(str(path), recursive=True))]
     if not files:
-        raise DataError(f"{path}: no file has such a name. Correct {option}.", path=str(path))
+        raise DataError.in_file(path, f"no file has such a name. Correct {option}.")
     return files
 
 
@@ -253,5 +253,5 @@ def _files_in(folder: Path, option: str) -> list[Path]:
         and "/." not in f"/{path.relative_to(folder).as_posix()}"
     ]
     if not files:
-        raise DataError(f"{folder}: no file is in it. Correct {option}.", path=str(folder))
+        raise DataError.in_file(folder, f"no file is in it. Correct {option}.")
     return files

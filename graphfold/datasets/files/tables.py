@@ -49,11 +49,11 @@ def csv_records(
             # Within one line the fault is that record's. A quote that runs on has swallowed other
             # records, so nobody can tell how many there are.
             if reader.line_num > line:
-                raise DataError(
-                    f"{path}:{line}: a quote opened in this row is not closed properly, up to "
+                raise DataError.in_file(
+                    path,
+                    f"a quote opened in this row is not closed properly, up to "
                     f"line {reader.line_num}. Close it, or double the quotes inside the cell.",
-                    path=str(path),
-                    line=line,
+                    line,
                 ) from error
             yield line, (), f"the quotes or line ends of the row are wrong ({error})"
             faults.clear()
@@ -162,11 +162,10 @@ class Table:
         name_column: str | None = None,
     ) -> None:
         if len(columns) > MOST_COLUMNS:
-            raise DataError(
-                f"{path}: has {len(columns):,} columns, but {MOST_COLUMNS:,} are the most. Check "
-                "the separator, or leave columns out.",
-                path=str(path),
-                line=header_line,
+            raise DataError.in_file(
+                path,
+                f"has {len(columns):,} columns, but {MOST_COLUMNS:,} are the most. Check the "
+                "separator, or leave columns out.",
             )
         self.path = path
         self.columns = tuple(columns)
@@ -240,10 +239,10 @@ def open_table(path: Path) -> Table:
         opened: Table = import_part(reader, f"reader of {kind.suffix}")(path)
         return opened
     open_bytes(path).close()
-    raise DataError(
-        f"{path}: is of no known kind of table. Give a file whose name ends in "
+    raise DataError.in_file(
+        path,
+        f"is of no known kind of table. Give a file whose name ends in "
         f"{', '.join(sorted(readers))} (.gz may follow, but for .parquet).",
-        path=str(path),
     )
 
 
@@ -260,10 +259,10 @@ def open_csv(path: Path, separators: str = ",;\t") -> Table:
     begun = [_delimited(path, separators)]
     header = next(begun[0], None)
     if header is None:
-        raise DataError(f"{path}: is empty. Give a table with a header.", path=str(path))
+        raise DataError.in_file(path, "is empty. Give a table with a header.")
     line, columns, fault = header
     if fault is not None:
-        raise DataError(f"{path}:{line}: {fault}. Correct the header.", path=str(path), line=line)
+        raise DataError.in_file(path, f"{fault}. Correct the header.", line)
 
     def read() -> Iterator[Row]:
         records = begun.pop() if begun else islice(_delimited(path, separators), 1, None)
@@ -351,9 +350,8 @@ def _undamaged(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"{path}: cannot be read as Parquet ({first_line(error)}). Download or write it again.",
-            path=str(path),
+        raise DataError.in_file(
+            path, f"cannot be read as Parquet ({first_line(error)}). Download or write it again."
         ) from error
 
 

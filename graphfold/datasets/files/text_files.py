@@ -34,22 +34,17 @@ def open_bytes(path: Path) -> IO[bytes]:
             return cast(IO[bytes], _GzipFile(file))
         if path.suffix == ".gz" and magic:
             file.close()
-            raise DataError(
-                f"{path}: is named .gz, but is not gzipped. Rename it, or download it again.",
-                path=str(path),
+            raise DataError.in_file(
+                path, "is named .gz, but is not gzipped. Rename it, or download it again."
             )
         return file
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
+        raise DataError.in_file(path, "no such file. Correct the path.") from error
     except IsADirectoryError as error:
-        raise DataError(
-            f"{path}: is a folder, not a file. Name a file in it.", path=str(path)
-        ) from error
+        raise DataError.in_file(path, "is a folder, not a file. Name a file in it.") from error
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(
-            f"{path}: cannot be opened ({reason}). Check the file.", path=str(path)
-        ) from error
+        raise DataError.in_file(path, f"cannot be opened ({reason}). Check the file.") from error
 
 
 class _GzipFile(gzip.GzipFile):
@@ -87,8 +82,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     for number, text, fault in scan_lines(path):
         if fault is not None:
-            message = f"{path}:{number}: {fault.fault}. Convert the file to UTF-8."
-            raise DataError(message, path=str(path), line=number) from fault
+            raise DataError.in_file(
+                path, f"{fault.fault}. Convert the file to UTF-8.", number
+            ) from fault
         yield number, text
 
 
@@ -116,23 +112,21 @@ def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
                     raise record_limit.too_long(path, number, "line")
                 content = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1 and raw.startswith(_UTF16):
-                    fault = f"{path}:1: is UTF-16. Convert the file to UTF-8."
-                    raise DataError(fault, path=str(path), line=1)
+                    raise DataError.in_file(path, "is UTF-16. Convert the file to UTF-8.", 1)
                 if number == 1:
                     content = content.removeprefix(_BOM)
                 yield _decode(number, content), raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             fault = "ends too early" if isinstance(error, EOFError) else "is damaged"
-            raise DataError(
-                f"{path}: the gzip file {fault}, after {number} readable lines. "
-                "Download or pack it again.",
-                path=str(path),
+            raise DataError.in_file(
+                path,
+                f"the gzip file {fault}, after {number} readable lines. Download or pack it again.",
             ) from error
         except OSError as error:  # of the disk; it names no file
-            raise DataError(
-                f"{path}: cannot be read after line {number} ({error.strerror or error}). Check "
+            raise DataError.in_file(
+                path,
+                f"cannot be read after line {number} ({error.strerror or error}). Check "
                 "the disk, or copy the file again.",
-                path=str(path),
             ) from error
 
 
@@ -161,9 +155,7 @@ def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]
     for count, item in enumerate(items, 1):  # noqa: B007
         yield item
     if count == 0:
-        raise DataError(
-            f"{path}: holds no {what}. Give a file with at least one record.", path=str(path)
-        )
+        raise DataError.in_file(path, f"holds no {what}. Give a file with at least one record.")
 
 
 def _decode(number: int, raw: bytes) -> Line:

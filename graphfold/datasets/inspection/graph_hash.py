@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphfold.dag import TypedDAG
+from graphfold.dag.depth import run_numbers, spread_runs
 from graphfold.datasets.adapter import CHANGED_TO
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import count_of, shortened
@@ -77,9 +78,7 @@ def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
     starts = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
     for first, last in pairwise(starts):
         nodes = order[first:last]
-        count = ptr[nodes + 1] - ptr[nodes]
-        ends = np.concatenate([[0], np.cumsum(count)])
-        rows = np.arange(ends[-1]) + np.repeat(ptr[nodes] - ends[:-1], count)
+        ends, _, rows = spread_runs(ptr[nodes], ptr[nodes + 1] - ptr[nodes])
         child = np.where(index[rows] < 0, np.uint64(0), codes[index[rows]])
         below = _segment_sum(_mix(child * position[rows] + edges[rows]), torch.from_numpy(ends))
         codes[nodes] = _mix(codes[nodes] + below)
@@ -116,8 +115,8 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
 
 def _positions(ptr: Tensor) -> Codes:
     """[num_rows] an odd number for each place within its run."""
-    count = ptr.diff().numpy()
-    place = np.arange(int(ptr[-1])) - np.repeat(ptr[:-1].numpy(), count)
+    begin = ptr.numpy()
+    place = np.arange(begin[-1]) - begin[run_numbers(begin)]
     return (_mix(place.astype(np.uint64)) | np.uint64(1)).astype(np.uint64)
 
 

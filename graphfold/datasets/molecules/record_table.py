@@ -337,10 +337,10 @@ def find_targets(pattern: str, table: Table, columns: RecordColumns) -> list[str
     if not wildcard.strip("*"):
         names = _without_index(names, table)
     if not names:
-        raise DataError(
-            f"{table.path}: no column is left for target_columns={pattern} among "
+        raise DataError.in_file(
+            table.path,
+            f"no column is left for target_columns={pattern} among "
             f"{', '.join(map(repr, table.columns))}. Set data.target_columns.",
-            path=str(table.path),
         )
     return names
 

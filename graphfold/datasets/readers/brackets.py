@@ -275,10 +275,10 @@ class BracketsAdapter(Adapter):
         labels -= {None}
         names = sorted(map(str, labels - {*MISSING_LABELS}))
         if labels and not names:
-            raise DataError(
-                f"{paths[0]}: no tree has a label to learn from. Give labelled trees; others can "
+            raise DataError.in_file(
+                paths[0],
+                "no tree has a label to learn from. Give labelled trees; others can "
                 "only be predicted.",
-                path=str(paths[0]),
             )
         return {"label_names": names} if names else {}
 

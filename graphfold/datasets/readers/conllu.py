@@ -22,6 +22,7 @@ from graphfold.datasets.files.text_files import (
 )
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.datasets.readers.conllu_sentence import (
+    COLUMNS,
     Sentence,
     Span,
     Token,
@@ -33,15 +34,12 @@ from graphfold.datasets.readers.conllu_sentence import (
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
 from graphfold.options import refuse_unread
 
+#: The columns that may be predicted, and those that may become features of a word.
+TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
+FEATURES = TARGETS[:-1]
+
 #: Target of words -> the column, from 0, that holds it.
-COLUMN_OF: Mapping[str, int] = {
-    "form": 1,
-    "lemma": 2,
-    "upos": 3,
-    "xpos": 4,
-    "feats": 5,
-    "deprel": 7,
-}
+COLUMN_OF: Mapping[str, int] = {name: COLUMNS.index(name) for name in TARGETS}
 
 #: The comment before a sentence without a prediction.
 ERROR = "# graphfold_error = "
@@ -81,30 +79,9 @@ def with_fault(text: str, reason: str) -> str:
 
 #: The universal part-of-speech tags; the code of a tag is its position here.
 UPOS = (
-    "ADJ",
-    "ADP",
-    "ADV",
-    "AUX",
-    "CCONJ",
-    "DET",
-    "INTJ",
-    "NOUN",
-    "NUM",
-    "PART",
-    "PRON",
-    "PROPN",
-    "PUNCT",
-    "SCONJ",
-    "SYM",
-    "VERB",
-    "X",
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
-
-#: The columns that may become features of a word.
-FEATURES = ("form", "lemma", "upos", "xpos", "feats")
-
-#: The columns that may be predicted.
-TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
 
 #: The column FEATS of a word without features, which is a class like any other.
 NO_FEATURES = "_"

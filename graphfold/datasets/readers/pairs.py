@@ -114,9 +114,7 @@ class PairsAdapter(Adapter):
 def _pairs(folder: Path) -> Iterator[Record]:
     if not folder.is_dir():
         fault = "is a file, not a folder" if folder.exists() else "no such folder"
-        raise DataError(
-            f"{folder}: {fault}. Give a folder with a.toks, a.parents and so on.", path=str(folder)
-        )
+        raise DataError.in_file(folder, f"{fault}. Give a folder with a.toks, a.parents and so on.")
     files = {name: folder / name for name in (*REQUIRED, *OPTIONAL)}
     files = {name: file for name, file in files.items() if name in REQUIRED or file.exists()}
     count = _common_length(folder, files)
@@ -140,10 +138,10 @@ def _common_length(folder: Path, files: Mapping[str, Path]) -> int:
     first, *others = lengths
     for name in others:
         if lengths[name] != lengths[first]:
-            raise DataError(
-                f"{folder}: {first} has {lengths[first]} lines, but {name} has {lengths[name]}. "
+            raise DataError.in_file(
+                folder,
+                f"{first} has {lengths[first]} lines, but {name} has {lengths[name]}. "
                 "Line i of every file must belong to pair i.",
-                path=str(folder),
             )
     return lengths[first]
 

@@ -47,9 +47,9 @@ def file_hash(path: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
+        raise DataError.in_file(path, "no such file. Correct the path.") from error
     except IsADirectoryError as error:
-        raise DataError(f"{path}: is a folder. Name a file in it.", path=str(path)) from error
+        raise DataError.in_file(path, "is a folder. Name a file in it.") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     return digest.hexdigest()
@@ -80,10 +80,9 @@ def refuse_change(before: Sequence[InputState], after: Sequence[InputState]) -> 
     """Raises DataError if a file changed between two lists of states."""
     changed = sorted({state.path for state in {*before} ^ {*after}})
     if changed:
-        raise DataError(
-            f"{changed[0]}: the file changed while it was read. Wait until it is written, and "
-            "start again.",
-            path=str(changed[0]),
+        raise DataError.in_file(
+            changed[0],
+            "the file changed while it was read. Wait until it is written, and start again.",
         )
 
 
@@ -102,16 +101,15 @@ def unchanged(adapter: Adapter, paths: Sequence[Path]) -> Iterator[None]:
 def refuse_pipe(path: Path) -> None:
     """Raises DataError for a pipe or a device, which cannot be read twice."""
     if is_stream(path):
-        raise DataError(
-            f"{path}: is a pipe or a device, but data are read more than once. Save them in a file "
-            "first.",
-            path=str(path),
+        raise DataError.in_file(
+            path,
+            "is a pipe or a device, but data are read more than once. Save them in a file first.",
         )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
     reason = error.strerror or error
-    return DataError(f"{path}: cannot be read ({reason}). Check it.", path=str(path))
+    return DataError.in_file(path, f"cannot be read ({reason}). Check it.")
 
 
 def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_format: int) -> str:

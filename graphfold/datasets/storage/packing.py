@@ -144,10 +144,10 @@ def refuse_empty(path: Path, results: Sequence[PackedCorpus | ReadResult]) -> No
     elif skipped:
         first = f" The first one is {skipped[0].place_and_fault}."
         remedy = skipped[0].remedy or remedy
-    raise DataError(
-        f"{path}: no usable record is left; {count_of(len(skipped), 'record')} "
+    raise DataError.in_file(
+        path,
+        f"no usable record is left; {count_of(len(skipped), 'record')} "
         f"{'was' if len(skipped) == 1 else 'were'} left out.{first} {remedy}",
-        path=str(path),
     )
 
 
@@ -204,10 +204,10 @@ def _store(source: _Source, results: Iterator[ReadResult]) -> None:
 def _read_back(source: _Source, on_error: str) -> PackedCorpus:
     corpus = _load(source)
     if corpus is None:
-        raise DataError(
-            f"{source.stored}: the stored copy cannot be read back. Check the disk, or set "
+        raise DataError.in_file(
+            source.stored,
+            "the stored copy cannot be read back. Check the disk, or set "
             "data.cache_dir to another folder.",
-            path=str(source.stored),
         )
     for error in corpus.skipped if on_error == "raise" else ():
         if not isinstance(error, LeftOut):

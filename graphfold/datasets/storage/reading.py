@@ -131,11 +131,11 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
     try:
         return pickle.dumps((chunk.adapter, chunk.path, records, on_error))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise DataError(
-            f"{chunk.path}: {type(chunk.adapter).__name__} or its records cannot be sent to other "
+        raise DataError.in_file(
+            chunk.path,
+            f"{type(chunk.adapter).__name__} or its records cannot be sent to other "
             f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
             "out of them.",
-            path=str(chunk.path),
         ) from error
 
 
@@ -150,10 +150,10 @@ def _received(chunk: Chunk, future: Future[tuple[Any, ...]]) -> tuple[Chunk, Rea
     try:
         arrays, dictionaries, files, skipped, positions = future.result()
     except BrokenProcessPool as error:
-        raise DataError(
-            f"{chunk.path}: a process that was reading it died; it may have run out of memory. "
+        raise DataError.in_file(
+            chunk.path,
+            "a process that was reading it died; it may have run out of memory. "
             "Free memory, or read it on fewer cores.",
-            path=str(chunk.path),
         ) from error
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     dag = from_arrays(chunk.adapter.schema, tensors, dictionaries, files)

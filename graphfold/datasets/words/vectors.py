@@ -150,8 +150,7 @@ def _vector(text: bytes, size: int) -> Vector | None:
 
 
 def _fault(path: Path, fault: str, line: int | None = None) -> DataError:
-    place = str(path) if line is None else f"{path}:{line}"
-    return DataError(f"{place}: {fault}.", path=str(path), line=line)
+    return DataError.in_file(path, f"{fault}.", line)
 
 
 #: Words without a vector begin anywhere from -0.05 to 0.05: Tai et al. (2015), section 5.2.
@@ -214,10 +213,10 @@ def read_vectors(path: Path, written: Mapping[str, int], lowercase: bool = False
         if (spelling := next(matches, None)) is not None:
             vectors[word] = file.vectors[spelling]
     if not vectors:
-        raise DataError(
-            f"{path}: none of the {len(counts)} words of the data is among its {file.num_words}. "
+        raise DataError.in_file(
+            path,
+            f"none of the {len(counts)} words of the data is among its {file.num_words}. "
             "Give vectors of the same language.",
-            path=str(path),
         )
     tokens = sum(counts[word] for word in vectors) / max(sum(counts.values()), 1)
     note = (
