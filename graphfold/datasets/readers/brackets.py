@@ -9,6 +9,7 @@ import copy
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,6 +150,7 @@ MISSING_LABELS = ("_", "?")
 ALSO_MISSING = "-1"
 
 
+@dataclass(eq=False)
 class BracketsAdapter(Adapter):
     """Reads trees in brackets, `(label word)` and `(label child child ...)`; one record per tree.
 
@@ -200,60 +202,80 @@ class BracketsAdapter(Adapter):
     written_targets = ("label",)
     words = ("word", "form")
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        labels: Literal["feature", "target"] | None = None,
-        label_names: Sequence[str] | None = None,
-        classes: Mapping[str, Sequence[str | int]] | None = None,
-        binarize: bool = False,
-        branching: str = "right",
-        collapse_unary: bool = False,
-        remove_traces: bool = False,
-        strip_functions: bool = False,
-        sequence: bool = False,
-    ) -> None:
-        is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
-        if num_classes is not None and not is_number:
-            raise ConfigError(
-                f"num_classes is {num_classes!r}. Give a positive integer up to {MOST_CLASSES}, or "
-                "null."
+    num_classes: int | None = None
+    labels: Literal["feature", "target"] | None = None
+    label_names: Sequence[str] | None = None
+    classes: Mapping[str, Sequence[str | int]] | None = None
+    binarize: bool = False
+    branching: str = "right"
+    collapse_unary: bool = False
+    remove_traces: bool = False
+    strip_functions: bool = False
+    sequence: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_numbered, self.merges = self.num_classes is not None, self.classes is not None
+        self.reads_targets = True
+        self._check_options()
+        self.joins = self.collapse_unary and not (self.is_numbered or self.merges)
+        self.names = self._names()
+        self.codes = None if self.names is None else _codes(self.names, self.classes)
+        label: tuple[Column, ...] = (Column("label", "string"),)
+        target: tuple[Column, ...] = ()
+        if self.names is not None and self.codes is not None:
+            # Integers are grades of one thing, such as sentiment.
+            integers = self.is_numbered or (
+                self.merges and all(map(_INTEGER.fullmatch, self.codes))
             )
-        if branching not in ("right", "left"):
-            raise ConfigError(f"branching is '{branching}'. Give 'right' or 'left'.")
-        if num_classes is not None and (remove_traces or strip_functions):
+            shown, size = () if self.is_numbered else self.names, len(self.names)
+            label = ()
+            target = (Column("label", "int64", size=size, ordered=integers, names=shown),)
+        self.schema = Schema(
+            types=(
+                NodeType("word", arity=0, features=(Column("form", "string"), *label)),
+                NodeType("phrase", arity=2 if self.binarize else None, features=label),
+            ),
+            relations=(EdgeType("next"),) if self.sequence else (),
+            node_targets=target,
+        )
+
+    def _check_options(self) -> None:
+        number = self.num_classes
+        is_number = isinstance(number, int) and 0 < number <= MOST_CLASSES
+        if self.is_numbered and not is_number:
+            raise ConfigError(
+                f"num_classes is {number!r}. Give a positive integer up to {MOST_CLASSES}, or null."
+            )
+        if self.branching not in ("right", "left"):
+            raise ConfigError(f"branching is '{self.branching}'. Give 'right' or 'left'.")
+        if self.is_numbered and (self.remove_traces or self.strip_functions):
             raise ConfigError(
                 "remove_traces and strip_functions read labels such as -NONE- and NP-SBJ, but "
                 "num_classes asks for integers. Set one or the other."
             )
-        merges = num_classes is not None or classes is not None
-        if merges:
-            beside = f"{'classes' if num_classes is None else 'num_classes'}, of targets"
-            refuse_unread("labels", labels or "target", "target", beside, "Leave that out")
-        if not binarize:
+        if self.is_numbered or self.merges:
+            beside = f"{'num_classes' if self.is_numbered else 'classes'}, of targets"
+            refuse_unread("labels", self.labels or "target", "target", beside, "Leave that out")
+        if not self.binarize:
             remedy = "Set binarize=true"
-            refuse_unread("branching", branching, "right", "binarize=false", remedy)
-        self.joins = collapse_unary and not merges
-        self.binarize = binarize
-        self.branching = branching
-        self.collapse_unary = collapse_unary
-        self.remove_traces = remove_traces
-        self.strip_functions = strip_functions
-        self.sequence = sequence
-        self.merges = classes is not None
-        self.is_numbered = num_classes is not None
-        self.reads_targets = True
-        self.names = _names(num_classes, labels, label_names, classes)
-        self.codes = None if self.names is None else _codes(self.names, classes)
-        target: tuple[Column, ...] = ()
-        if self.names is not None:
-            # Integers are grades of one thing, such as sentiment.
-            codes = self.codes or {}
-            is_grade = self.is_numbered or (self.merges and all(map(_INTEGER.fullmatch, codes)))
-            shown = () if self.is_numbered else self.names
-            size = len(self.names)
-            target = (Column("label", "int64", size=size, ordered=is_grade, names=shown),)
-        self.schema = _schema(target, 2 if binarize else None, sequence)
+            refuse_unread("branching", self.branching, "right", "binarize=false", remedy)
+
+    def _names(self) -> tuple[str, ...] | None:
+        """The labels that are targets, in order of their codes; empty until the files are read.
+
+        None if labels are features.
+        """
+        if self.classes is not None:
+            if self.is_numbered or self.label_names is not None:
+                raise ConfigError("classes names them all. Leave num_classes and label_names out.")
+            return tuple(self.classes)
+        if self.num_classes is not None and self.label_names is None:
+            return tuple(map(str, range(self.num_classes)))
+        if self.label_names is not None and (self.is_numbered or self.labels != "target"):
+            raise ConfigError(
+                "label_names names targets. Leave num_classes out, and set labels=target."
+            )
+        return tuple(self.label_names or ()) if self.labels == "target" else None
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
@@ -418,29 +440,6 @@ class BracketsAdapter(Adapter):
         return tree
 
 
-def _names(
-    num_classes: int | None,
-    labels: str | None,
-    label_names: Sequence[str] | None,
-    classes: Mapping[str, Any] | None,
-) -> tuple[str, ...] | None:
-    """The labels that are targets, in order of their codes; empty until the files are read.
-
-    None if labels are features.
-    """
-    if classes is not None:
-        if num_classes is not None or label_names is not None:
-            raise ConfigError("classes names them all. Leave num_classes and label_names out.")
-        return tuple(classes)
-    if num_classes is not None and label_names is None:
-        return tuple(map(str, range(num_classes)))
-    if label_names is not None and (num_classes is not None or labels != "target"):
-        raise ConfigError(
-            "label_names names targets. Leave num_classes out, and set labels=target."
-        )
-    return tuple(label_names or ()) if labels == "target" else None
-
-
 def _codes(
     names: Sequence[str], classes: Mapping[str, Sequence[str | int]] | None
 ) -> dict[str, int]:
@@ -455,19 +454,6 @@ def _codes(
             f"classes is {dict(classes)}. Give two classes or more, each with labels of its own."
         )
     return codes
-
-
-def _schema(target: tuple[Column, ...], arity: int | None, sequence: bool) -> Schema:
-    """The schema; labels that are no targets are features of the nodes."""
-    label = () if target else (Column("label", "string"),)
-    return Schema(
-        types=(
-            NodeType("word", arity=0, features=(Column("form", "string"), *label)),
-            NodeType("phrase", arity=arity, features=label),
-        ),
-        relations=(EdgeType("next"),) if sequence else (),
-        node_targets=target,
-    )
 
 
 def _trees(lines: Callable[[], Iterator[Line]], path: Path) -> Iterator[Record]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,6 +97,7 @@ OTHER_LABEL = "(other)"
 _FAR = 4
 
 
+@dataclass(eq=False)
 class ConlluAdapter(Adapter):
     """Reads dependency trees in CoNLL-U; one record per sentence.
 
@@ -139,35 +141,30 @@ class ConlluAdapter(Adapter):
     expands_folders = True
     written_targets = COLUMN_OF.keys()
 
-    def __init__(
-        self,
-        features: Sequence[str] = ("form",),
-        relation_column: Literal["deprel", "deps"] = "deprel",
-        subtypes: bool = True,
-        target: str = "upos",
-        labels: Sequence[str] | None = None,
-        position: bool = False,
-        tree: Literal["auto", "heads", "chain"] = "auto",
-    ) -> None:
-        _refuse_features(features, target)
-        if relation_column not in ("deprel", "deps"):
-            raise ConfigError(f"relation_column is '{relation_column}'. Give 'deprel' or 'deps'.")
+    features: Sequence[str] = ("form",)
+    relation_column: Literal["deprel", "deps"] = "deprel"
+    subtypes: bool = True
+    target: str = "upos"
+    labels: Sequence[str] | None = None
+    position: bool = False
+    tree: Literal["auto", "heads", "chain"] = "auto"
+
+    def __post_init__(self) -> None:
+        _refuse_features(self.features, self.target)
+        column, tree = self.relation_column, self.tree
+        if column not in ("deprel", "deps"):
+            raise ConfigError(f"relation_column is '{column}'. Give 'deprel' or 'deps'.")
         if tree not in TREES:
             raise ConfigError(f"tree is '{tree}'. Give one of {', '.join(TREES)}.")
-        self.is_enhanced = relation_column == "deps"
-        self.tree = tree
-        _refuse_target(target, labels, self.is_enhanced)
-        if tree == "chain" and target != "deprel" and not self.is_enhanced:
+        self.is_enhanced = column == "deps"
+        _refuse_target(self.target, self.labels, self.is_enhanced)
+        if tree == "chain" and self.target != "deprel" and not self.is_enhanced:
             remedy = "Set relation_column=deps or target=deprel"
-            refuse_unread("subtypes", subtypes, True, "tree=chain, without relations", remedy)
-        self.features = tuple(features)
-        self.subtypes = subtypes
-        self.target = target
-        self.has_relations = target != "deprel" and tree != "chain"
-        self.position = position
-        self.labels = UPOS if target == "upos" else (*(labels or ()), OTHER_LABEL)
-        self.is_open = target != "upos" and labels is None
-        self._codes = {label: code for code, label in enumerate(self.labels)}
+            refuse_unread("subtypes", self.subtypes, True, "tree=chain, without relations", remedy)
+        self.has_relations = self.target != "deprel" and tree != "chain"
+        self.is_open = self.target != "upos" and self.labels is None
+        self.classes = UPOS if self.target == "upos" else (*(self.labels or ()), OTHER_LABEL)
+        self._codes = {label: code for code, label in enumerate(self.classes)}
         self.words = ("word", "form") if "form" in self.features else None
         self.schema = self._make_schema()
 
@@ -200,7 +197,7 @@ class ConlluAdapter(Adapter):
             notes.append("sentences are chains of words (data.tree=chain): heads are not read")
         if self.target == "upos" or self.is_open:
             return notes
-        count = int((dag.node_targets[self.target] == len(self.labels) - 1).sum())
+        count = int((dag.node_targets[self.target] == len(self.classes) - 1).sum())
         if count:
             words = count_of(count, "word")
             notes.append(f"{words} with a {self.target} that no class stands for")
@@ -287,7 +284,7 @@ class ConlluAdapter(Adapter):
                 f"Use one of {', '.join(UPOS)}, or _ for none.",
                 line=word.line,
             )
-        return self._codes.get(label, len(self.labels) - 1)
+        return self._codes.get(label, len(self.classes) - 1)
 
     def _make_schema(self) -> Schema:
         columns = tuple(Column(name, "string") for name in self.features)
@@ -301,7 +298,7 @@ class ConlluAdapter(Adapter):
             types=types if self.is_enhanced else types[:1],
             inputs=EdgeType("inputs", features=of_inputs),
             relations=relations if self.is_enhanced else relations[:1],
-            node_targets=(Column(self.target, "int64", names=self.labels),),
+            node_targets=(Column(self.target, "int64", names=self.classes),),
             graph_features=(Column("text", "string"),),
         )
 
