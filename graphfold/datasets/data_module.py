@@ -30,8 +30,7 @@ from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.content_key import unchanged
 from graphfold.datasets.storage.packing import pack_files, refuse_empty
 from graphfold.datasets.storage.store import GraphCorpus, size_of
-from graphfold.datasets.words.learning import find_word_vectors, learn_words
-from graphfold.datasets.words.vectors import WordVectors
+from graphfold.datasets.words.vectors import WordVectors, find_word_vectors, learn_words
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.options import refuse_unread
 

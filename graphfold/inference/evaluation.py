@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -171,13 +171,11 @@ def print_evaluation(
     check_output(json_path)
     values = parse_settings(settings)
     with in_words_of_set(), _as_file(data, values) as path:
-        # The description names the data as the user did.
-        name = (str(path), shown_name(data)) if data is not None else ("", "")
-        result = _evaluate(
-            run, path, split, values, trusted, per_class, lambda text: print(text.replace(*name))
-        )
+        result = _evaluate(run, path, split, values, trusted, per_class)
     if json_path is not None:
         write_json(json_path, result.flat())
+    # The description names the data as the user did.
+    print(result.data if data is None else result.data.replace(str(path), shown_name(data)))
     print(metrics_table(result.metrics))
     if result.positive is not None:
         print(result.positive)
@@ -219,7 +217,7 @@ def evaluate(
     Raises:
         GraphfoldError: if run or data cannot be used, or the run's data changed.
     """
-    return _evaluate(run, path, split, settings or {}, trusted, per_class, None).flat()
+    return _evaluate(run, path, split, settings or {}, trusted, per_class).flat()
 
 
 @contextmanager
@@ -234,6 +232,7 @@ def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | Non
 
 
 class _Evaluation(NamedTuple):
+    data: str  # a description of the data
     metrics: Metrics
     classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
     # part -> target -> predicted class -> true class -> how many
@@ -266,9 +265,8 @@ def _evaluate(
     settings: Mapping[str, Any],
     trusted: Collection[str],
     per_class: bool,
-    say: Callable[[str], None] | None,
 ) -> _Evaluation:
-    """Evaluates, and passes a description of the data to `say`; see `evaluate`."""
+    """All that `evaluate` returns and `print_evaluation` prints."""
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
@@ -285,12 +283,11 @@ def _evaluate(
             unknown.add(part)
         unknown.warn()
         metrics, rows = _score_new(trained, data)
-    if say is not None:
-        say(describe_data(data))
     head, classed = trained.head, rows if per_class else {}
     classes = {part: class_metrics(head, scored) for part, scored in classed.items()}
     confusions = {part: confusion_counts(head, scored) for part, scored in classed.items()}
-    result = _Evaluation(metrics, classes, confusions, describe_positive(head))
+    positive = describe_positive(head)
+    result = _Evaluation(describe_data(data), metrics, classes, confusions, positive)
     warn_of_undefined(result.flat())
     return result
 
