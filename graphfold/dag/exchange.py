@@ -41,12 +41,11 @@ def to_networkx(dag: TypedDAG) -> nx.MultiDiGraph:
         outputs=dag.output_index.tolist(), file=file, line=line, record=int(dag.origin[0, 2])
     )
     graph.graph.update(_row(dag, "graph", 0, GRAPH))
+    arity = dag.input_ptr.diff().tolist()
     type_row = [0] * len(dag.schema.types)
     for node, op_type in enumerate(dag.op_type.tolist()):
         name = dag.schema.types[op_type].name
-        graph.add_node(
-            node, type=name, span=tuple(dag.span[node].tolist()), arity=_arity(dag, node)
-        )
+        graph.add_node(node, type=name, span=tuple(dag.span[node].tolist()), arity=arity[node])
         graph.nodes[node].update(_row(dag, f"type:{name}", type_row[op_type], NODE))
         graph.nodes[node].update(_row(dag, "node", node, NODE))
         type_row[op_type] += 1
@@ -211,10 +210,6 @@ def _add_edges(graph: Any, dag: TypedDAG, space: str, ptr: Tensor, index: Tensor
         if s >= 0:
             key = graph.add_edge(s, t, kind=kind, position=p)
             graph.edges[s, t, key].update(_row(dag, space, row, EDGE))
-
-
-def _arity(dag: TypedDAG, node: int) -> int:
-    return int(dag.input_ptr[node + 1] - dag.input_ptr[node])
 
 
 def _row(dag: TypedDAG, space: str, row: int, taken: Collection[str]) -> dict[str, Any]:

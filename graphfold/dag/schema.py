@@ -231,6 +231,13 @@ class Schema:
         spaces |= {f"type:{t.name}": t.features for t in self.types}
         return spaces | {f"relation:{r.name}": r.features + r.targets for r in self.relations}
 
+    def targets(self) -> list[tuple[str, Column]]:
+        """(space, column) of every target: of graphs, nodes, inputs and relations."""
+        groups = {"graph": self.graph_targets, "node": self.node_targets}
+        groups |= {"inputs": self.inputs.targets}
+        groups |= {f"relation:{edge.name}": edge.targets for edge in self.relations}
+        return [(space, column) for space, group in groups.items() for column in group]
+
     @property
     def graph_inputs(self) -> tuple[Column, ...]:
         """The features of whole graphs that models read; see the role of a `Column`."""

@@ -146,7 +146,7 @@ class FeatureSpec:
     @staticmethod
     def learns_of_nodes(schema: Schema) -> bool:
         """True if `fit` reads more than the columns of whole graphs."""
-        of_nodes = [column for space, column in _targets(schema) if space != "graph"]
+        of_nodes = [column for space, column in schema.targets() if space != "graph"]
         is_float = any(column.torch_dtype.is_floating_point for column in of_nodes)
         return is_float or bool(_string_features(schema))
 
@@ -192,7 +192,7 @@ class FeatureSpec:
             for space, column in _string_features(dag.schema)
         }
         scalers: dict[str, Scaler] = {}
-        for space, column in _targets(dag.schema):
+        for space, column in dag.schema.targets():
             if not column.torch_dtype.is_floating_point:
                 continue
             if column.name in scalers:
@@ -300,8 +300,8 @@ class FeatureSpec:
         Raises:
             ConfigError: naming the target, and both orders.
         """
-        targets = {(level, column.name): column for level, column in _targets(schema)}
-        for level, column in _targets(self.source):
+        targets = {(level, column.name): column for level, column in schema.targets()}
+        for level, column in self.source.targets():
             other = targets.get((level, column.name), column)
             if other.names != column.names:
                 was, now = (", ".join(map(str, c.classes[:20])) for c in (column, other))
@@ -317,12 +317,12 @@ class FeatureSpec:
         Raises:
             ConfigError: naming an absent target, and the targets of the data.
         """
-        targets = {(level, column.name): column for level, column in _targets(schema)}
-        for level, column in _targets(self.source):
+        targets = {(level, column.name): column for level, column in schema.targets()}
+        for level, column in self.source.targets():
             other = targets.get((level, column.name))
             floats = [c.torch_dtype.is_floating_point for c in (column, other) if c is not None]
             if floats != floats[:1] * 2:
-                names = ", ".join(f"'{c.name}' of the {place}" for place, c in _targets(schema))
+                names = ", ".join(f"'{c.name}' of the {place}" for place, c in schema.targets())
                 kind = "numbers" if floats[0] else "classes"
                 raise ConfigError(
                     f"the model predicts '{column.name}' of the {level}, {kind}, and the data have "
@@ -376,7 +376,7 @@ class _Columns:
             key = space, column.name
             count = count_codes(part.columns[space][column.name], len(part.dictionaries[key]))
             self.counts[key] = self.counts.get(key, 0) + count
-        floats = [*_targets(part.schema), *(("graph", c) for c in part.schema.graph_inputs)]
+        floats = [*part.schema.targets(), *(("graph", c) for c in part.schema.graph_inputs)]
         for space, column in floats:
             if column.torch_dtype.is_floating_point:
                 column_values = part.columns[space][column.name]
@@ -398,13 +398,6 @@ def _string_features(schema: Schema) -> list[tuple[str, Column]]:
     groups.append(("inputs", schema.inputs.features))
     groups += [(f"relation:{edge.name}", edge.features) for edge in schema.relations]
     return [(space, c) for space, group in groups for c in group if c.dtype == "string"]
-
-
-def _targets(schema: Schema) -> list[tuple[str, Column]]:
-    groups = [("graph", schema.graph_targets), ("node", schema.node_targets)]
-    groups.append(("inputs", schema.inputs.targets))
-    groups += [(f"relation:{edge.name}", edge.targets) for edge in schema.relations]
-    return [(space, column) for space, group in groups for column in group]
 
 
 def _features(schema: Schema) -> dict[str, str]:

@@ -163,7 +163,7 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
             if space != "graph":
                 counts = count_words(dag.columns[space][name], dictionary)
                 words.setdefault(f"{space}/{name}", Counter()).update(counts)
-        for space, column in _targets(dag):
+        for space, column in dag.schema.targets():
             values = dag.columns[space][column.name]
             targets.setdefault(column.name, (column, []))[1].append(values)
     depths = [
@@ -181,14 +181,6 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
         "frequent": {name: dict(counts.most_common(_LISTED)) for name, counts in words.items()},
         "targets": {n: describe_target(c, torch.cat(values)) for n, (c, values) in targets.items()},
     }
-
-
-def _targets(dag: TypedDAG) -> Iterator[tuple[str, Column]]:
-    schema = dag.schema
-    spaces = {"graph": schema.graph_targets, "node": schema.node_targets}
-    spaces |= {"inputs": schema.inputs.targets}
-    spaces |= {f"relation:{edges.name}": edges.targets for edges in schema.relations}
-    return ((space, column) for space, columns in spaces.items() for column in columns)
 
 
 def describe_target(column: Column, values: Tensor) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphfold.dag import TypedDAG
+from graphfold.dag import EdgeType, NodeType, TypedDAG
 from graphfold.dag.depth import run_numbers, spread_runs
 from graphfold.datasets.adapter import CHANGED_TO
 from graphfold.datasets.splits.split import Split
@@ -50,9 +50,8 @@ def _node_codes(dag: TypedDAG) -> Codes:
     codes = np.zeros(dag.num_nodes, np.uint64)
     for node_type in dag.schema.types:
         nodes = dag.nodes_of_type(node_type.name).numpy()
-        space = f"type:{node_type.name}"
-        names = [column.name for column in node_type.features]
-        codes[nodes] = _mix(_hash_text(node_type.name) + _row_codes(dag, space, names, len(nodes)))
+        rows = _row_codes(dag, f"type:{node_type.name}", node_type, len(nodes))
+        codes[nodes] = _mix(_hash_text(node_type.name) + rows)
     return codes
 
 
@@ -61,8 +60,8 @@ def _neighbour_codes(dag: TypedDAG, codes: Codes) -> Codes:
     total = np.zeros(dag.num_nodes, np.uint64)
     for edge_type in dag.schema.relations:
         relation = dag.relations[edge_type.name]
-        names = [column.name for column in edge_type.features]
-        edges = _row_codes(dag, f"relation:{edge_type.name}", names, len(relation.index))
+        space = f"relation:{edge_type.name}"
+        edges = _row_codes(dag, space, edge_type, len(relation.index))
         message = _mix(codes[relation.index.numpy()] + edges + _hash_text(edge_type.name))
         total += _segment_sum(message, relation.ptr)
     return total
@@ -71,8 +70,7 @@ def _neighbour_codes(dag: TypedDAG, codes: Codes) -> Codes:
 def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
     """[num_nodes] codes of each node with everything below it, in order."""
     depth, ptr, index = dag.depth.numpy(), dag.input_ptr.numpy(), dag.input_index.numpy()
-    names = [column.name for column in dag.schema.inputs.features]
-    edges = _row_codes(dag, "inputs", names, len(index))
+    edges = _row_codes(dag, "inputs", dag.schema.inputs, len(index))
     position = _positions(dag.input_ptr)
     order = np.argsort(depth, kind="stable")
     starts = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
@@ -85,11 +83,11 @@ def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
     return codes
 
 
-def _row_codes(dag: TypedDAG, space: str, names: list[str], num_rows: int) -> Codes:
-    """[num_rows] a code of some columns of each row."""
+def _row_codes(dag: TypedDAG, space: str, kind: NodeType | EdgeType, num_rows: int) -> Codes:
+    """[num_rows] a code of the features of each node or edge of a type."""
     total = np.zeros(num_rows, np.uint64)
-    for name in names:
-        total = _mix(total + _hash_text(name) + _column_codes(dag, space, name))
+    for column in kind.features:
+        total = _mix(total + _hash_text(column.name) + _column_codes(dag, space, column.name))
     return total
 
 
