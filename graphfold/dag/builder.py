@@ -66,7 +66,7 @@ class GraphBuilder:
             inputs: the nodes to be computed first, in order; None for an absent slot.
             span: first and last-plus-one character or atom of the source that it covers.
             columns: features and targets, for names that come from a file, as in `finish`.
-            **values: its features and its targets by name; what is not given is missing.
+            **values: its features and its targets by name; an absent one is a missing value.
 
         Raises:
             SchemaError: if the schema lacks the type or a name.

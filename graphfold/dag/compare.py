@@ -18,7 +18,7 @@ def equal(first: TypedDAG, second: TypedDAG) -> bool:
 def difference(first: TypedDAG, second: TypedDAG) -> str | None:
     """The name of the first part that differs, or None if the graphs are equal.
 
-    Strings are compared as strings, whatever their codes. A missing float (NaN) equals another.
+    Strings are compared, not their codes. A missing float (NaN) equals another.
     """
     if first.schema != second.schema:
         return "schema"

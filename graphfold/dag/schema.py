@@ -135,7 +135,7 @@ class Column:
 
     @property
     def missing(self) -> float | int:
-        """The value that stands for a missing one."""
+        """The code of a missing value."""
         if self.torch_dtype.is_floating_point:
             return float("nan")
         return MISSING if self.dtype in ("int32", "int64", "string") else 0

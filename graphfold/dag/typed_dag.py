@@ -16,7 +16,7 @@ from graphfold._torch import is_in_transform, outside_modes
 from graphfold.dag.schema import Schema
 from graphfold.errors import ShapeError
 
-#: (space, column) -> the strings that the codes of that column stand for.
+#: (space, column) -> the strings of the codes of that column.
 Dictionaries = Mapping[tuple[str, str], Sequence[str]]
 
 

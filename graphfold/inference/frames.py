@@ -165,7 +165,7 @@ def _pandas_type(pandas: Any, column: NewColumn) -> Any:
         return object
     if column.of is str:
         return pandas.Series([""]).dtype  # pandas 3 has a type of text, those before have objects
-    # Whole numbers some of which are missing have a type of their own.
+    # Integers with missing values have a special type.
     return "Int64" if column.of is int and None in column.values else ARROW_TYPES[column.of]
 
 

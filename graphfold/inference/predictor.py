@@ -120,9 +120,9 @@ class Predictor:
         """One prediction for each item.
 
         Args:
-            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file. Or a
+            items: a list of SMILES, RDKit molecules, or trees in the format of their files. Or a
                 table: a DataFrame of pandas or polars, an Arrow table, or a mapping from names to
-                columns; it is read by its columns, as `predict` reads a file.
+                columns; it is read by its columns, as `graphfold predict` reads a file.
             column: the column of a table with the records, such as trees; None for the only one.
 
         Returns:

@@ -32,7 +32,7 @@ class CorpusFile:
     Args:
         name: its path under the corpus's folder.
         part: the part of the given split that it is, or None where the source gives none.
-        variant: its name among alternatives of which one is used at a time.
+        variant: its name among alternatives; one of them is used at a time.
         options: adapter options for this file alone.
     """
 
@@ -48,7 +48,7 @@ class Corpus:
 
     Args:
         name: its name, and that of its folder under `data.root`.
-        title: what it is, with the unit of what is predicted.
+        title: a description, with the unit of the targets.
         adapter: how its files are read.
         files: its files; none for a corpus that is generated.
         source: where to get the files.

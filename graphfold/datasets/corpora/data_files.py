@@ -105,7 +105,7 @@ class DataSource:
             every_variant: all alternatives of a corpus at once.
 
         Raises:
-            DataError: if a file of the corpus is absent, and says where it is to be had; or if no
+            DataError: if a file of the corpus is absent, with the address to get it from; or if no
                 file fits a pattern.
         """
         if isinstance(self.path, Mapping):
@@ -208,7 +208,7 @@ def expand(paths: Paths, expands_folders: bool, option: str) -> list[Path]:
 
     Args:
         paths: the list, or one of its items.
-        expands_folders: whether a folder stands for the files in it, see `Adapter`.
+        expands_folders: whether a folder means the files in it, see `Adapter`.
         option: the option that gives it, for messages.
 
     Raises:

@@ -29,8 +29,8 @@ def csv_records(
     """Cuts the lines of delimited text into records, the header included; blank lines are none.
 
     Returns:
-        For each record the 1-based line where it begins, its cells, and what is wrong with its
-        form; a record that cannot be cut into cells has none.
+        For each record the 1-based line where it begins, its cells, and a fault in its form, None
+        without one; a record that cannot be cut into cells has none.
 
     Raises:
         DataError: if the file cannot be read, or a quote that is not closed has swallowed records.
@@ -46,8 +46,8 @@ def csv_records(
         except StopIteration:
             return
         except csv.Error as error:
-            # Within one line the fault is that record's. A quote that runs on has swallowed other
-            # records, so nobody can tell how many there are.
+            # A fault within one line belongs to one record. A quote that runs on has swallowed
+            # other records, whose number is unknown.
             if reader.line_num > line:
                 raise DataError.in_file(
                     path,
@@ -113,9 +113,9 @@ class Row(NamedTuple):
     Args:
         line: the 1-based line where it begins. A Parquet row has the line that it would have in a
             CSV file with a header: the first row is line 2.
-        cells: one text for each column, as it stands in the file. A row of another length is cut
-            or filled with empty cells, and has a fault.
-        fault: what is wrong with the form of the row, without a full stop; None if nothing is.
+        cells: the text of each column. A row of another length is cut or filled with empty cells,
+            and has a fault.
+        fault: a fault in the form of the row, without a full stop; None without one.
     """
 
     line: int

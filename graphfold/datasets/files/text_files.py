@@ -65,8 +65,8 @@ class Line(NamedTuple):
 
     Args:
         number: its 1-based number.
-        text: its characters, without LF or CR LF; U+FFFD stands for what is not UTF-8.
-        fault: which byte is not UTF-8; None if all are.
+        text: its characters, without LF or CR LF; U+FFFD replaces bytes that are not UTF-8.
+        fault: the error about the first such byte; None without one.
     """
 
     number: int

@@ -66,7 +66,7 @@ class Feature:
             numbers = self.collect(map(self.encode, values))
             if len(numbers) != len(items):
                 raise ValueError(f"{len(numbers)} values for {len(items)} atoms or bonds")
-        except Exception as error:  # whatever the function of a user raises
+        except Exception as error:  # a user's function may raise any
             raise RecordError(
                 f"the feature '{self.column.name}' cannot be computed ({type(error).__name__}: "
                 f"{error})",
@@ -213,7 +213,7 @@ def find_features(name: str, taken: frozenset[str] = frozenset()) -> FeatureSet:
     """A feature set by its name or dotted path; `taken` as in `FeatureSet`.
 
     Raises:
-        ConfigError: with the nearest name if there is none, or if it is no name.
+        ConfigError: for an unknown name, with the nearest one, or for a value that is no name.
     """
     features: FeatureSet = FEATURE_SETS.find(name, "data.features")
     return replace(features, name=name, taken=taken)

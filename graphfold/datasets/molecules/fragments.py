@@ -341,7 +341,7 @@ class DisjointSets:
         self._above = list(range(count))
 
     def find(self, number: int) -> int:
-        """The number that stands for the group of `number`."""
+        """The representative of the group of `number`."""
         above = self._above
         while above[number] != number:
             above[number] = number = above[above[number]]

@@ -286,7 +286,7 @@ class MoleculeChunk:
         ends = np.stack([_array(self._begins), _array(self._ends)], axis=1) + first_atom[:, None]
         source, target = ends.ravel(), ends[:, ::-1].ravel()  # of both directions of every bond
         bond = np.arange(len(ends)).repeat(2)
-        # Edges by the atom where they arrive, there by what they are.
+        # Edges sorted by their target atom, then by their features.
         most = int(atoms.rank.max(initial=0)) + 1
         rank = bonds.rank[bond] * most + atoms.rank[source]
         order = stable_order(target * (int(rank.max(initial=0)) + 1) + rank)

@@ -224,7 +224,7 @@ def collapse_unary(
         tree: the tree.
         join_labels: the merged node is labelled `S+VP+VB`, from top to bottom, as NLTK does with
             `collapse_unary(collapsePOS=True, collapseRoot=True)`; otherwise it keeps the top label.
-        missing: labels that stand for no label; a chain with one of them has none.
+        missing: labels that mean a missing label; a chain with one of them has no label.
     """
 
     def joined(chain: list[str | None]) -> str | None:

@@ -32,7 +32,7 @@ def align(tokens: Sequence[str], text: str) -> list[Span] | None:
     return spans
 
 
-#: Makes the error about a token (1-based) from what is wrong with the sentence.
+#: Makes the error about a token (1-based) from a description of the fault.
 Fault = Callable[[int, str], RecordError]
 
 

@@ -186,7 +186,7 @@ def write_listops(
     return paths
 
 
-#: The operators as they stand in the files: minimum, maximum, median, sum modulo 10.
+#: The operators of the files: minimum, maximum, median, sum modulo 10.
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 END = "]"
 DIGITS = tuple("0123456789")
@@ -230,7 +230,7 @@ class ListOpsAdapter(Adapter):
     - lists: the type `digit` (no inputs; the string `form`) and the type `list` (its inputs are its
       arguments in order; the string `operator`). Nodes are the digits in order, then the lists,
       inner ones first; the output is the root.
-    - tokens: the type `token` alone, each of which reads the one before; the output is the last.
+    - tokens: the type `token` alone; each token reads the one before, and the output is the last.
       The expression is a plain sequence.
 
     Args:
@@ -287,7 +287,7 @@ class Expression(NamedTuple):
     value: int
 
     def forms(self, text: str) -> list[str]:
-        """The tokens as they stand in the text."""
+        """The texts of the tokens."""
         return [text[begin:end] for begin, end in self.spans[: self.num_tokens]]
 
 

@@ -45,7 +45,7 @@ class _Cut:
 class TableAdapter(Adapter):
     """Reads a table (see `open_table`) with a record in each row, and values of whole records.
 
-    The record is a text as it stands in a file of its kind: a tree in brackets, a sentence in
+    The record is a text in the format of its kind of file: a tree in brackets, a sentence in
     CoNLL-U, a SMILES. Its graph is that of the adapter of this kind, but for the targets: they are
     columns of the table, one value for a record. Targets of nodes are not read.
 

@@ -183,7 +183,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The facts of a stored copy.
 
     Raises:
-        OSError: if there is none.
+        OSError: if the copy is absent.
         ValueError: if it is no JSON.
     """
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
@@ -199,7 +199,7 @@ def open_graphs(folder: Path, schema: Schema, files: tuple[str, ...]) -> TypedDA
         files: the name of the file that they were read from.
 
     Raises:
-        OSError: if there is no copy.
+        OSError: if the copy is absent.
         ValueError, KeyError: if it is incomplete.
     """
     names = read_manifest(folder)["files"]
