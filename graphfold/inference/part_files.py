@@ -80,21 +80,10 @@ def write_predictions(
 
 
 def _pieces(numbers: Tensor, rows: EvalRows) -> Iterator[tuple[Tensor, EvalRows]]:
-    """`_CHUNK` records at a time, with their rows; rows are in the order of the records."""
-    for graphs in torch.split(torch.arange(rows.num_graphs), _CHUNK):
-        first, last = graphs[0], graphs[-1] + 1
-        piece = slice(*torch.searchsorted(rows.graph, torch.stack([first, last])).tolist())
-        yield (
-            numbers[first:last],
-            EvalRows(
-                rows.prediction[piece],
-                rows.target[piece],
-                rows.loss[piece],
-                rows.graph[piece] - first,
-                rows.is_root[piece],
-                len(graphs),
-            ),
-        )
+    """`_CHUNK` records at a time, with their rows."""
+    graphs = torch.arange(rows.num_graphs)
+    for chunk in torch.split(graphs, _CHUNK):
+        yield numbers[chunk], rows.at((graphs >= chunk[0]) & (graphs <= chunk[-1]))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     try:
         file = path.open("rb")
         magic = file.peek(len(_GZIP))[: len(_GZIP)]
-        if magic == _GZIP:
+        if magic and _GZIP.startswith(magic):  # a pipe may give one byte at first
             return cast(IO[bytes], _GzipFile(file))
         if path.suffix == ".gz" and magic:
             file.close()

@@ -38,7 +38,7 @@ _RADIUS, _NUM_BITS = 2, 2048
 _BLOCK = 256
 
 
-def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> list[int]:
+def butina_clusters(smiles: Sequence[str]) -> list[int]:
     """The number of the cluster of each molecule, in the order in which clusters are made.
 
     The molecule with the most neighbours is the centre of a cluster of all its neighbours, then the
@@ -46,10 +46,8 @@ def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> li
     1999, https://doi.org/10.1021/ci9803381); of equal ones the later record comes first. Equals
     `rdkit.ML.Cluster.Butina.ClusterData`, whose distances however need memory for all pairs.
 
-    Args:
-        smiles: the molecules.
-        similarity: the least Tanimoto similarity of neighbours, over Morgan fingerprints of radius
-            2 with 2,048 bits.
+    Neighbours have a Tanimoto similarity of at least `SIMILARITY`, over Morgan fingerprints of
+    radius 2 with 2,048 bits.
 
     Raises:
         RecordError: if RDKit cannot read one of the SMILES.
@@ -58,7 +56,7 @@ def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> li
     bits = np.zeros((len(smiles), _NUM_BITS), np.float32)
     for row, text in enumerate(smiles):
         bits[row, list(generator.GetFingerprint(read_molecule(text)).GetOnBits())] = 1
-    neighbours = _neighbours(bits, similarity)
+    neighbours = _neighbours(bits)
     counts = [len(near) for near in neighbours]
     cluster = np.full(len(smiles), -1)
     number = 0
@@ -72,7 +70,7 @@ def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> li
     return [int(number) for number in cluster]
 
 
-def _neighbours(bits: NDArray[np.float32], similarity: float) -> list[NDArray[np.intp]]:
+def _neighbours(bits: NDArray[np.float32]) -> list[NDArray[np.intp]]:
     """The molecules that are similar to each one; a molecule is similar to itself.
 
     Counts of common bits are products of matrices, which are several times as fast as
@@ -84,6 +82,6 @@ def _neighbours(bits: NDArray[np.float32], similarity: float) -> list[NDArray[np
         rows = slice(first, first + _BLOCK)
         common = (bits[rows] @ bits.T).astype(np.float64)
         # A molecule without a bit is similar to none, so to itself neither.
-        alike = common / np.maximum(size[rows, None] + size - common, 1) >= similarity
+        alike = common / np.maximum(size[rows, None] + size - common, 1) >= SIMILARITY
         neighbours += [np.flatnonzero(row) for row in alike]
     return neighbours

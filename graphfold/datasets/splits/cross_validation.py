@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,9 +39,8 @@ def kfold_split(
         ConfigError: if there are fewer than two folds, or no such fold.
         DataError: if there are fewer records or groups than folds.
     """
-    _check(num_folds, fold, num_folds)
-    folds = _folds(num_records, num_folds, groups, seed, 0)
-    return _split(folds, fold, val_share, seed, groups, "kfold")
+    split = repeated_kfold_split(num_records, 1, num_folds, fold, seed, groups, val_share)
+    return replace(split, method="kfold")
 
 
 def repeated_kfold_split(
@@ -73,17 +73,14 @@ def repeated_kfold_split(
     """
     if num_repeats < 1:
         raise ConfigError(f"num_repeats is {num_repeats}. Ask for at least 1.")
-    _check(num_folds, fold, num_repeats * num_folds)
-    repeat, fold = divmod(fold, num_folds)
-    folds = _folds(num_records, num_folds, groups, seed, repeat)
-    return _split(folds, fold, val_share, seed, groups, "repeated_kfold")
-
-
-def _check(num_folds: int, fold: int, num_splits: int) -> None:
     if num_folds < 2:
         raise ConfigError(f"num_folds is {num_folds}. Ask for at least 2: one is test.")
-    if not 0 <= fold < num_splits:
-        raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_splits - 1}.")
+    if not 0 <= fold < num_repeats * num_folds:
+        most = num_repeats * num_folds - 1
+        raise ConfigError(f"fold is {fold}. Give a number from 0 to {most}.")
+    repeat, fold = divmod(fold, num_folds)
+    folds = _folds(num_records, num_folds, groups, seed, repeat)
+    return _split(folds, fold, val_share, seed, groups)
 
 
 def _folds(
@@ -116,7 +113,6 @@ def _split(
     val_share: float,
     seed: int,
     groups: Keys | None,
-    method: str,
 ) -> Split:
     """The split of one fold; groups of records are not divided."""
     rest = np.sort(np.concatenate([part for number, part in enumerate(folds) if number != fold]))
@@ -129,7 +125,8 @@ def _split(
         f"to choose and calibrate the model by: {val_share:.0%}, as data.fractions says."
     ]
     parts = [np.setdiff1d(rest, val), val, folds[fold]]
-    return Split.of_parts(parts, method, notes if wanted else ["There is no val part."])
+    notes = notes if wanted else ["There is no val part."]
+    return Split.of_parts(parts, "repeated_kfold", notes)
 
 
 def _draw(groups: Sequence[Sequence[int]], wanted: int, seed: int) -> list[int]:
