@@ -21,7 +21,7 @@ from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import (
     Records,
-    check_parts_given,
+    check_assigned_parts,
     check_split,
     find_split,
     split_records,
@@ -273,7 +273,6 @@ class DataModule:
         self,
         part: str,
         passes: Sequence[Pass],
-        policy: str | None = None,
         rank: int = 0,
         world_size: int = 1,
         shuffle: bool | None = None,
@@ -287,7 +286,6 @@ class DataModule:
         Args:
             part: train, val or test.
             passes: the passes of the model.
-            policy: the scheduling policy; None for that of the settings.
             rank: the number of this process among `world_size`; each gets batches of `batch_size`,
                 or of `scored_batch_size` if they are not shuffled.
             world_size: how many processes share the part; no record is in two of them.
@@ -300,7 +298,7 @@ class DataModule:
             seed: of the order; None for that of the split.
 
         Raises:
-            ConfigError: if the part or the policy is unknown, or the processes are too many.
+            ConfigError: if the part is unknown, or the processes are too many.
         """
         from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
 
@@ -326,7 +324,7 @@ class DataModule:
             rank,
             world_size,
         )
-        dataset = GraphDataset(dag, passes, policy or self.policy, share, lowered, read)
+        dataset = GraphDataset(dag, passes, self.policy, share, lowered, read)
         return GraphLoader(dataset, sampler, pin_memory)
 
     def _scored_together(self, num_nodes: Tensor) -> int:
@@ -350,7 +348,7 @@ class DataModule:
         """The settings for a new split; "given" where the source assigns records to parts."""
         self.source.check_read()
         settings, option = self.settings, self.source.divided_by
-        check_parts_given(settings, option)
+        check_assigned_parts(settings, option)
         if settings.split is not None:
             find_split(settings.split)
         return replace(settings, split="given") if settings.split is None and option else settings

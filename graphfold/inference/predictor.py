@@ -204,10 +204,7 @@ class Predictor:
         return drawing
 
     def walk(
-        self,
-        path: Path,
-        answer: Callable[[TypedDAG], Iterable[Answer]],
-        stop: int | None = None,
+        self, path: Path, answer: Callable[[TypedDAG], Iterable[Answer]]
     ) -> Iterator[tuple[Record, Answer | Unread]]:
         """Each record of a file with its answer, in order, in constant memory and one pass.
 
@@ -216,14 +213,12 @@ class Predictor:
         Args:
             path: the file.
             answer: gives one answer for each of some graphs, as the adapter reads them.
-            stop: the number of records that are read; None for all.
 
         Raises:
             DataError: if the file cannot be used, or changes while it is read.
             SchemaError: if its features differ from those in training.
         """
-        records = islice(self.adapter.records(path), stop)
-        chunks = cut_file(self.adapter, path, records, self.batch_size)
+        chunks = cut_file(self.adapter, path, self.batch_size)
         with unchanged(self.adapter, [path]):
             for chunk, result in read_chunks(chunks, "skip", self.num_workers):
                 yield from self._answered(chunk.records, result, answer)

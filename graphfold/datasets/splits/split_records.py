@@ -140,7 +140,7 @@ def check_split(settings: DataSettings) -> None:
     _refuse_unread(settings, name or "random")
 
 
-def check_parts_given(settings: DataSettings, option: str | None) -> None:
+def check_assigned_parts(settings: DataSettings, option: str | None) -> None:
     """Refuses a split other than "given" if the user assigns records to parts.
 
     Args:

@@ -47,20 +47,16 @@ class Chunk:
     records: list[Record]
 
 
-def cut_file(
-    adapter: Adapter, path: Path, records: Iterator[Record] | None = None, size: int = CHUNK_SIZE
-) -> Iterator[Chunk]:
+def cut_file(adapter: Adapter, path: Path, size: int = CHUNK_SIZE) -> Iterator[Chunk]:
     """The chunks of a file; of a file without records one empty chunk.
 
     Args:
         adapter: the adapter of the file.
         path: the file.
-        records: its records; None to cut them here.
         size: how many records a chunk has.
     """
-    records = adapter.records(path) if records is None else records
-    some = list(islice(records, size))
-    yield Chunk(adapter, path, some)
+    records = adapter.records(path)
+    yield Chunk(adapter, path, list(islice(records, size)))
     while some := list(islice(records, size)):
         yield Chunk(adapter, path, some)
 
