@@ -40,7 +40,8 @@ def draw_input(
         ConfigError: if the target is unknown, or the folder cannot be written to.
     """
     targets = predictor.trained.head.targets
-    if target not in (None, *targets):
+    target = target or targets[0]
+    if target not in targets:
         hint = did_you_mean(target, targets)
         raise ConfigError(f"no target '{target}'.{hint} There are: {', '.join(targets)}.")
     stem = "stdin" if source == STANDARD_INPUT else source.name.partition(".")[0]
@@ -52,7 +53,7 @@ def draw_input(
     title = Path(name).name
     with readable(source) as path, quick_for_small(predictor, path):
         folder.mkdir(exist_ok=True)
-        records = shown(_drawn(predictor, path, target or targets[0]), f"drawing {title}")
+        records = shown(_drawn(predictor, path, target), f"drawing {title}")
         facts = {"title": title, "targets": ", ".join(targets)}
         with whole_file(folder / INDEX) as file:
             page = page_template("drawings.html")
