@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,6 +17,8 @@ from graphfold.inference.prediction import Prediction
 from graphfold.inference.predictor import Predictor, Unread, as_prediction
 from graphfold.layers.heads.output_column import seven_digits
 from graphfold.progress import shown
+
+_NOT_FINITE = "the model computes no finite embedding for this record"
 
 
 class Answer(NamedTuple):
@@ -40,12 +41,14 @@ class Answer(NamedTuple):
     vector: Tensor | None = None
 
 
-class Answers(ABC):
+class Answers:
     """The answers to the records of one file, in order and in constant memory.
 
     Args:
         predictor: the model.
         path: the file.
+        embeddings: the vectors that the head of the model reads, in place of predictions.
+        explain: also the contributions of the parts of each graph to its prediction.
 
     Attributes:
         columns: the columns that are added to a table before `reason`, without values.
@@ -53,46 +56,28 @@ class Answers(ABC):
         bad: how many have a reason.
     """
 
-    doing: str
-    columns: Sequence[NewColumn] = ()
-
-    def __init__(self, predictor: Predictor, path: Path) -> None:
-        self.predictor, self.path = predictor, path
+    def __init__(
+        self, predictor: Predictor, path: Path, embeddings: bool = False, explain: bool = False
+    ) -> None:
+        self.predictor, self.path, self.embeddings = predictor, path, embeddings
+        self.columns = [] if embeddings else predictor.prediction_columns()
+        self.explainer: Explainer | None = None
+        if explain and not embeddings:
+            self.explainer = Explainer(predictor.trained)
+            self.columns += [NewColumn(name, str) for name in self.explainer.columns]
         self.good = self.bad = 0
 
     def __iter__(self) -> Iterator[Answer]:
-        for answer in shown(self._answers(), f"{self.doing} {self.path.name}"):
+        answers, doing = self._predictions(), "predicting"
+        if self.embeddings:
+            answers, doing = self._with_columns(self._embeddings()), "embedding"
+        for answer in shown(answers, f"{doing} {self.path.name}"):
             self.bad += bool(answer.reason)
             self.good += not answer.reason
             yield answer
 
-    @abstractmethod
-    def _answers(self) -> Iterator[Answer]:
-        """Yields the answers."""
-
-
-class Predictions(Answers):
-    """Predictions, and the contributions of the parts of each graph.
-
-    Args:
-        predictor: the model.
-        path: the file.
-        explainer: computes contributions; None for predictions alone.
-    """
-
-    doing = "predicting"
-
-    def __init__(
-        self, predictor: Predictor, path: Path, explainer: Explainer | None = None
-    ) -> None:
-        super().__init__(predictor, path)
-        self.explainer = explainer
-        self.columns = predictor.prediction_columns()
-        if explainer is not None:
-            self.columns += [NewColumn(name, str) for name in explainer.columns]
-
-    def _answers(self) -> Iterator[Answer]:
-        explained = len(self.explainer.columns) if self.explainer is not None else 0
+    def _predictions(self) -> Iterator[Answer]:
+        explained = 0 if self.explainer is None else len(self.explainer.columns)
         count = len(self.columns) - explained
         for record, answer in self.predictor.walk(self.path, self._explained):
             if isinstance(answer, Unread):
@@ -110,18 +95,18 @@ class Predictions(Answers):
             return zip(self.predictor.predict_graphs(dag), self.explainer.explain(dag), strict=True)
         return ((prediction, None) for prediction in self.predictor.described(dag))
 
+    def _embeddings(self) -> Iterator[Answer]:
+        for record, vector in self.predictor.walk(self.path, self.predictor.embed_graphs):
+            if isinstance(vector, Unread):
+                yield Answer(record, vector.reason, ())
+            elif not vector.isfinite().all():
+                yield Answer(record, _NOT_FINITE, ())
+            else:
+                yield Answer(record, "", seven_digits(vector), vector=vector)
 
-_NOT_FINITE = "the model computes no finite embedding for this record"
-
-
-class Embeddings(Answers):
-    """Embeddings: the vectors of the graphs that the head of the model reads."""
-
-    doing = "embedding"
-
-    def _answers(self) -> Iterator[Answer]:
+    def _with_columns(self, answers: Iterator[Answer]) -> Iterator[Answer]:
         """Yields no answer before the first embedding, which has the width."""
-        answers, waiting = self._embedded(), list[Answer]()
+        waiting = list[Answer]()
         for answer in answers:
             waiting.append(answer)
             if answer.vector is not None:
@@ -131,12 +116,3 @@ class Embeddings(Answers):
         for answer in chain(waiting, answers):
             missing = [None] * len(self.columns)
             yield answer if answer.vector is not None else answer._replace(cells=missing)
-
-    def _embedded(self) -> Iterator[Answer]:
-        for record, vector in self.predictor.walk(self.path, self.predictor.embed_graphs):
-            if isinstance(vector, Unread):
-                yield Answer(record, vector.reason, ())
-            elif not vector.isfinite().all():
-                yield Answer(record, _NOT_FINITE, ())
-            else:
-                yield Answer(record, "", seven_digits(vector), vector=vector)

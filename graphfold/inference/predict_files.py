@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.inference.answers import Answers, Embeddings, Predictions
-from graphfold.inference.explain import Explainer
+from graphfold.inference.answers import Answers
 from graphfold.inference.input_files import Input, find_inputs, readable, shown_name
 from graphfold.inference.prediction import check_format
 from graphfold.inference.predictor import Predictor, load
@@ -66,12 +65,6 @@ class Task(NamedTuple):
         if self.explain and form not in ("csv", "jsonl"):
             raise ConfigError(f"{form} has no place for contributions. Leave --explain out.")
         return form
-
-    def answers(self, predictor: Predictor, path: Path) -> Answers:
-        """The answers to the records of a file."""
-        if self.embeddings:
-            return Embeddings(predictor, path)
-        return Predictions(predictor, path, Explainer(predictor.trained) if self.explain else None)
 
 
 #: Format -> its writer; every other format is that of the records.
@@ -235,7 +228,7 @@ def write_file(predictor: Predictor, source: Path, output: Path | None, task: Ta
     """
     form = task.form_of(predictor, output)
     with readable(source) as path, quick_for_small(predictor, path):
-        answers = task.answers(predictor, path)
+        answers = Answers(predictor, path, task.embeddings, task.explain)
         WRITERS.get(form, write_records)(output, answers)
     return Counts(answers.good, answers.bad)
 
