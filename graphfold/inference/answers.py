@@ -105,7 +105,7 @@ class Answers:
                 yield Answer(record, "", seven_digits(vector), vector=vector)
 
     def _with_columns(self, answers: Iterator[Answer]) -> Iterator[Answer]:
-        """Yields no answer before the first embedding, which has the width."""
+        """All answers; none is yielded before the first embedding, which has the width."""
         waiting = list[Answer]()
         for answer in answers:
             waiting.append(answer)

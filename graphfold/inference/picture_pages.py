@@ -65,7 +65,7 @@ def draw_input(
 def _drawn(
     predictor: Predictor, path: Path, target: str
 ) -> Iterator[tuple[Prediction, Drawing | None]]:
-    """The prediction for each record, and its picture if there is one."""
+    """The prediction for each record, and its picture; None without a prediction."""
 
     def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
         predictions = predictor.predict_graphs(dag)
