@@ -1,4 +1,4 @@
-"""graphfold: neural networks whose computation graph differs for every example, in batches."""
+"""graphfold: batched neural networks over a different computation graph for every example."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ _PLACES = {
 if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
 
     def __getattr__(name: str) -> Any:
-        """What is found when first asked for: importing graphfold costs nothing."""
+        """Imports a public name at its first use: importing graphfold imports nothing else."""
         if name in _PLACES:
             return getattr(import_module(_PLACES[name]), name)
         if name == "__version__":

@@ -1,10 +1,10 @@
-"""All names of torch that it does not promise, and what is done where one is missing.
+"""All private names of torch that graphfold uses, and the behaviour without each.
 
-Every release of torch may rename them, so nothing else in graphfold uses such a name (ruff's rule
-SLF001 and tests/test_private_torch.py hold to that). Each is looked up when it is first needed: a
-torch that lacks one can still do all that does not need it. Importing this file imports nothing.
+Every release of torch may rename them, so no other file of graphfold uses such a name (ruff's rule
+SLF001 and tests/test_private_torch.py check it). Each is looked up when it is first needed, so a
+torch without one lacks only the features that need it. Importing this file imports nothing.
 
-Not meant are the attributes of modules and tensors that torch's own notes use, `_parameters`,
+Exceptions are the attributes of modules and tensors that torch's own notes use, `_parameters`,
 `_buffers`, `_modules`, `_version`, and of sparse tensors `_indices` and `_values`, and the
 operations `_softmax` and `_to_copy`, which are part of the core that torch documents.
 """
@@ -25,11 +25,11 @@ R = TypeVar("R")
 
 
 class NotInTorch(RuntimeError):
-    """The torch that is installed lacks something; the message says what."""
+    """The installed torch lacks a name, which the message describes."""
 
 
 def _find(module: str, name: str) -> Any:
-    """A name of a module of torch; None if there is no such name, or no such module."""
+    """An attribute of a module of torch; None if the attribute or the module is absent."""
     try:
         return getattr(import_module(module), name, None)
     except ImportError:
@@ -148,13 +148,13 @@ _FAKES = "torch._subclasses.fake_tensor"
 
 
 def fake_tensors() -> AbstractContextManager[object]:
-    """Inside, operations give tensors that have a shape and no numbers, whatever they read.
+    """A context in which operations compute shapes alone: tensors have no numbers.
 
-    It brings much of torch's compiler along, so it is imported only here.
+    The mode imports much of torch's compiler, so it is imported only here.
 
     Raises:
-        NotInTorch: without torch's name. Cells then run as they are, and a function whose output
-            type is looked for is called on real zeros, however many.
+        NotInTorch: without torch's name. Cells are then not compiled, and a function is called on
+            real zeros to find the type of its output.
     """
     mode = _find(_FAKES, "FakeTensorMode")
     if mode is None:
@@ -182,8 +182,8 @@ def _is_faking() -> Callable[[], bool]:
 
 
 def is_fake(tensor: object) -> bool:
-    """True if a tensor is one of `fake_tensors`; without them none is."""
-    kind = _fake_kind() if _FAKES in sys.modules else None  # nobody has made one otherwise
+    """True if a tensor is one of `fake_tensors`; False without torch's name."""
+    kind = _fake_kind() if _FAKES in sys.modules else None  # else none has been made
     return kind is not None and isinstance(tensor, kind)
 
 
@@ -193,9 +193,9 @@ def _fake_kind() -> Any:
 
 
 def needs_numbers() -> tuple[type[Exception], ...]:
-    """The errors that are raised where `fake_tensors` need numbers, or are not there at all.
+    """The errors of operations that need numbers of `fake_tensors`, and `NotInTorch`.
 
-    An exception that torch does not have is not raised, and need not be named.
+    Exceptions that torch lacks are left out.
     """
     names = (
         "DataDependentOutputException",
@@ -203,16 +203,16 @@ def needs_numbers() -> tuple[type[Exception], ...]:
         "UnsupportedFakeTensorException",
         "UnsupportedOperatorException",
     )
-    found = [_find(_FAKES, name) for name in names]
-    return NotInTorch, *(error for error in found if error is not None)
+    errors = [_find(_FAKES, name) for name in names]
+    return NotInTorch, *(error for error in errors if error is not None)
 
 
 def fake_tensor_log() -> logging.Logger:
-    """The logger of what fails among `fake_tensors`; if it is another, its lines are shown."""
+    """The logger of failures among `fake_tensors`; if torch renames it, its lines are shown."""
     return logging.getLogger(_FAKES)
 
 
-#: What sees to an operation: it gets the operation, its arguments and its keyword arguments.
+#: A function that runs an operation: it gets the operation, its arguments and keyword arguments.
 Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -246,10 +246,10 @@ def _handling_mode() -> Any:
 
 
 def is_operation(kind: type) -> bool:
-    """True if a class is that of torch's operations, such as `torch.ops.aten.add`.
+    """True for the classes of torch's operations, such as `torch.ops.aten.add`.
 
-    If torch has them elsewhere, they count as ordinary objects, and cells that read one, which few
-    do, run as they are.
+    If torch moves them, they count as ordinary objects, and the few cells that read one are not
+    compiled.
     """
     return kind.__module__ == "torch._ops"
 
@@ -269,15 +269,14 @@ def has_hooks(tensor: Any) -> bool:
     return bool(tensor._backward_hooks)
 
 
-#: Where a module keeps its hooks; a name that torch does not have holds none.
+#: The attributes of a module that hold its hooks; names that torch lacks are ignored.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def has_global_hooks() -> bool:
-    """True if there are hooks for all modules.
+    """True if hooks for all modules are registered.
 
-    Without torch's names: no. What such a hook does to a module within a compiled cell is then not
-    seen.
+    Without torch's names: no. Then compiled cells do not call such hooks.
     """
     return any(_global_hooks())
 
@@ -293,8 +292,8 @@ GLOBAL_HOOKS = (
 
 @functools.cache
 def _global_hooks() -> tuple[dict[int, Any], ...]:
-    found = (_find("torch.nn.modules.module", name) for name in GLOBAL_HOOKS)
-    return tuple(hooks for hooks in found if hooks is not None)
+    registries = (_find("torch.nn.modules.module", name) for name in GLOBAL_HOOKS)
+    return tuple(hooks for hooks in registries if hooks is not None)
 
 
 def move_towards(tensors: Sequence[Any], others: Sequence[Any], share: float) -> None:
@@ -328,11 +327,11 @@ def collate_by_default(kind: type, collate: Callable[..., Any]) -> None:
 def uncompiled(
     forward: Callable[Concatenate[Self, P], R],
 ) -> Callable[Concatenate[Self, P], R]:
-    """A forward that `torch.compile` runs as it is, with all that it calls.
+    """A forward that `torch.compile` calls without compiling it.
 
-    The engine compiles cells by itself; its plans differ from batch to batch, so that torch would
-    trace them anew for each. `torch.compiler.disable` imports torch's compiler, which takes
-    seconds, and wraps the forward, so it is called only while torch compiles.
+    The engine compiles cells itself; its plans differ from batch to batch, so that torch would
+    trace each batch again. `torch.compiler.disable` imports torch's compiler, which takes seconds,
+    and wraps the forward, so it is called only while torch compiles.
     """
 
     @functools.wraps(forward)

@@ -1,4 +1,4 @@
-"""The error family: place, what is wrong, what came, what to do."""
+"""The errors of graphfold, and functions that write their messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SchemaError(GraphfoldError):
 
 
 class ShapeError(GraphfoldError):
-    """A tensor whose width or length is not what its reader needs."""
+    """A tensor of the wrong width or length."""
 
 
 class KindError(GraphfoldError, TypeError):
@@ -71,6 +71,13 @@ class EngineError(GraphfoldError):
 class DataError(GraphfoldError):
     """An input file or folder that cannot be used as a whole."""
 
+    @classmethod
+    def in_file(cls, path: str | Path, fault: str, line: int | None = None) -> DataError:
+        """The error about a file, or a 1-based line of it: the place, and the sentences."""
+        place = str(path) if line is None else f"{path}:{line}"
+        facts: dict[str, object] = {"path": str(path)} | ({} if line is None else {"line": line})
+        return cls(f"{place}: {fault}", **facts)
+
 
 class ConfigError(GraphfoldError):
     """An override, option or configuration that cannot be used."""
@@ -81,13 +88,13 @@ class CheckpointError(GraphfoldError):
 
 
 class DivergenceError(GraphfoldError):
-    """Training that came to a loss that is no number, or below zero where none can be."""
+    """A training with a loss that is no number, or below a bound of zero."""
 
     exit_code = 1
 
 
 class ProcessError(GraphfoldError):
-    """A process of a training that ended before its work was done, and so ended the others."""
+    """A process of a training that ended early, and so ended the others."""
 
     exit_code = 1
 
@@ -98,10 +105,10 @@ class RecordError(GraphfoldError):
     An adapter raises it with the fault and the remedy; the reader adds the place.
 
     Args:
-        fault: what is wrong with the record, what came; without a full stop.
-        remedy: what the user can do, as a sentence; None for the usual.
-        path: the file, once known.
-        line: the 1-based line where the fault is, once known.
+        fault: the fault and the text in question, without a full stop.
+        remedy: what the user can do, as a sentence; None for the usual remedy.
+        path: the file; None until the reader adds it.
+        line: the 1-based line of the fault; likewise.
     """
 
     usual_remedy: ClassVar[str] = "Correct the record, or set data.on_error=skip."
@@ -126,7 +133,7 @@ class RecordError(GraphfoldError):
         return f"{self.fault}. {self.remedy}" if self.remedy else self.fault
 
     def at(self, path: str | Path, line: int) -> RecordError:
-        """This error with its place; a file or line that it already names is kept."""
+        """Adds the place to the error; a file or line that it already has stays."""
         return RecordError(self.fault, self.remedy, self.path or path, self.line or line)
 
     @property
@@ -139,9 +146,9 @@ class RecordError(GraphfoldError):
 
 
 class LeftOut(RecordError):
-    """A readable record that is not asked for, such as a row without a measured target.
+    """A readable record of no use, such as a row without a measured target.
 
-    It is counted and listed with its reason, under data.on_error=raise too; so there need not be a
+    It is counted and listed with its reason, under data.on_error=raise too; so it may lack a
     remedy.
     """
 
@@ -193,13 +200,13 @@ def count_of(number: int, noun: str) -> str:
 
 
 def some_of(names: Sequence[str], most: int = 6) -> str:
-    """The first names, and how many there are more, such as "a, b and 214 more"."""
+    """The first names and the number of the others, such as "a, b and 214 more"."""
     shown, more = ", ".join(names[:most]), len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def add_note(error: Exception, note: str) -> None:
-    """Adds a line to what is shown of an error, ours or any other."""
+    """Adds a line to the message of any error."""
     if sys.version_info >= (3, 11):
         error.add_note(note)
     else:
@@ -213,9 +220,9 @@ def write_note(error: Exception, note: str) -> None:
         error.args = (f"{error.args[0]}\n{note}",)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The hint " Did you mean 'x'?" for a message, or nothing where no known name is close."""
-    folded = {candidate.casefold(): candidate for candidate in known}
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The hint " Did you mean 'x'?" for a message; empty if no name is close."""
+    folded = {candidate.casefold(): candidate for candidate in names}
     close = get_close_matches(name.casefold(), list(folded), n=1)
     return f" Did you mean '{folded[close[0]]}'?" if close else ""
 
@@ -235,11 +242,16 @@ def kind_of(value: object) -> str:
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """A piece of input as a message shows it: on one line, and cut where it gets long."""
+    """A piece of input in a message: on one line, and of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}..."
 
 
+def ellipsis(text: str, most: int) -> str:
+    """A text of at most `most` characters; a longer one ends in "…"."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def first_line(error: BaseException) -> str:
-    """The message of an error, of a library perhaps, as part of a sentence: short, in one line."""
+    """The message of any error as part of a sentence: short, in one line."""
     return readable(" ".join(str(error).split()).rstrip(".") or type(error).__name__, 300)

@@ -1,7 +1,7 @@
-"""Files are written whole or not at all; pipes and devices are written to, never replaced.
+"""Writing of complete files: a new file replaces the old one only at the end.
 
-A link is followed where the user typed its path. Within a folder that may be a stranger's, such as
-a run that is resumed, links are refused (`refuse_links`).
+Pipes and devices are written to. A link is followed if the user typed its path. Within a folder
+that may be a stranger's, such as a run that is resumed, links are refused (`refuse_links`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` at the end, unless an error comes first.
+    """A file to write to that replaces `path` at the end, unless an error is raised before.
 
     A reader sees the old content or the new, never a part, even after kill -9. Of a symbolic link
-    it is the file that the link names. A pipe or a device gets the whole content at the end.
+    the target is replaced. A pipe or a device gets all of the content at the end.
     """
     if is_stream(path):
         with tempfile.TemporaryFile() as file:
@@ -54,7 +54,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def mode_of(path: Path) -> int:
-    """The permissions of a file, or those that a new file gets."""
+    """The permissions of a file; of a new file the usual ones."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o777
     except FileNotFoundError:
@@ -94,20 +94,20 @@ def _is_file_or_folder(path: Path) -> bool:
 def locked(path: Path, refusal: Callable[[str], str] | None = None) -> Iterator[bool]:
     """Holds a lock; yields False where the file system has no locks.
 
-    The system lets go of a lock with its process, however that ends: the lock of a dead process is
-    taken over.
+    The system releases a lock when its process ends, even by kill -9.
 
     Args:
-        path: the file that stands for the lock. It names the process, and is removed at the end.
-        refusal: gives the message, of the process that holds the lock; None to wait for that.
+        path: the file of the lock. It names the process, and is removed at the end.
+        refusal: makes the error message from the name of the process that holds the lock; None to
+            wait for that process.
 
     Raises:
         ConfigError: if another process holds the lock.
-        FileNotFoundError: if the folder of the file is not there.
+        FileNotFoundError: if the folder of the file is absent.
     """
     from filelock import FileLock  # takes a tenth of a second to load
 
-    # A second try, since a lock may go while its file is looked at.
+    # A tenth of a second for a second try, since a lock may be released during the first.
     lock = FileLock(path, timeout=-1 if refusal is None else 0.1, thread_local=False)
     if not _acquired(lock, path, refusal):
         yield False
@@ -116,8 +116,8 @@ def locked(path: Path, refusal: Callable[[str], str] | None = None) -> Iterator[
         _name_owner(path)
         yield True
     finally:
-        with suppress(OSError):  # Windows removes it when it lets go
-            path.unlink()  # before the lock goes: who waits finds that the file has gone
+        with suppress(OSError):  # Windows removes it with the release
+            path.unlink()  # before the release: a waiting process notices that the file is gone
         lock.release()
 
 
@@ -152,35 +152,35 @@ def _owner(path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """True for what is written to in its place: a pipe or a device."""
+    """True for a pipe or a device."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # there is none
+    except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def followed(path: Path) -> Path:
-    """The file that a symbolic link names, or would name; any other path as it is."""
+    """The target of a symbolic link, even an absent one; any other path unchanged."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Writes a whole file; an OSError names it."""
+    """Writes a complete file; an OSError names it."""
     try:
         with whole_file(path) as file:
             file.write(content)
-    except OSError as error:  # it names no file, or one that was to become this
+    except OSError as error:  # which may name the temporary file
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a whole text file in UTF-8."""
+    """Writes a complete text file in UTF-8."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Writes one JSON object; a number that JSON cannot hold is refused, not written as NaN."""
+    """Writes one JSON object; raises ValueError for NaN and infinity."""
     write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 

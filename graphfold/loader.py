@@ -139,10 +139,10 @@ def _cut(sizes: Array, batch_size: int | None, max_nodes: int | None) -> list[in
 
 
 def _even_out(bounds: list[int], world_size: int) -> list[int]:
-    """The same with a number of batches that `world_size` divides.
+    """Makes the number of batches a multiple of `world_size`.
 
-    Only the last step changes: its largest batches are halved until there is one for each rank. If
-    it has fewer records than ranks, it joins the step before.
+    Only the last step changes: its largest batches are halved until each rank has one. If it has
+    fewer records than ranks, it joins the step before.
     """
     num_batches = len(bounds) - 1
     extra = num_batches % world_size
@@ -170,16 +170,16 @@ KEPT_NODES = 1 << 16
 
 
 class GraphDataset(Dataset[Batch]):
-    """A corpus that is asked for whole batches: `dataset[numbers]` is a planned `Batch`.
+    """Planned batches of a corpus: `dataset[numbers]` is a `Batch` of these records.
 
     Args:
-        dag: all graphs, encoded; none of them where `read` is given.
+        dag: all graphs, encoded; none of them if `read` is given.
         passes: the passes of the model.
         policy: the scheduling policy.
         share: whether equal nodes of a batch are computed once.
         lowered: the graphs that the model computes in place of those of `dag`, one for each; None
-            if it computes them as they are.
-        read: gives the graphs with some numbers, encoded, where they are too many for the memory.
+            if the model computes the graphs of `dag`.
+        read: returns the graphs with some numbers, encoded; None if all of them are in `dag`.
     """
 
     def __init__(
@@ -194,14 +194,14 @@ class GraphDataset(Dataset[Batch]):
         self.dag = dag
         self.lowered = lowered
         self.passes = tuple(passes)
-        get_policy(policy)  # refuses an unknown one before any work
+        get_policy(policy)  # raises an error for an unknown one
         self.policy = policy
         self.share = share
         self._read = read
         self._computed = dag if lowered is None else lowered
-        # Where graphs are read, equal nodes are found batch by batch.
-        knows = share and read is None
-        self._equal = _equal_nodes(self._computed, self.passes) if knows else None
+        # With `read`, equal nodes are found batch by batch.
+        is_ahead = share and read is None
+        self._equal = _equal_nodes(self._computed, self.passes) if is_ahead else None
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
@@ -220,15 +220,14 @@ class GraphDataset(Dataset[Batch]):
 class GraphLoader(DataLoader[Batch]):
     """Iterates over planned batches.
 
-    A training step drives the records and the code that plans out of the processor's caches, so a
-    few batches are planned in a row: planning the second one takes half of the time. A part that is
-    not shuffled has the same batches in every epoch; unless it is large, they are planned once.
+    A training step evicts records and the planning code from the processor's caches, so a few
+    batches are planned in a row: planning the second one takes half of the time. A part that is not
+    shuffled has the same batches in every epoch; unless it is large, they are planned once.
 
     Args:
         dataset: makes a batch of record numbers.
-        sampler: decides which records are in which batch.
+        sampler: the record numbers of each batch.
         pin_memory: whether batches come in page-locked memory, for a GPU.
-
     """
 
     def __init__(
@@ -237,7 +236,7 @@ class GraphLoader(DataLoader[Batch]):
         super().__init__(dataset, batch_size=None, sampler=sampler, pin_memory=pin_memory)
         self.dataset: GraphDataset
         self.sampler: BatchSampler
-        self._kept: list[Batch] | None = None  # those of every epoch, once they are all planned
+        self._planned: list[Batch] | None = None  # all batches, if every epoch has the same
 
     @property
     def policy(self) -> str:
@@ -245,20 +244,20 @@ class GraphLoader(DataLoader[Batch]):
         return self.dataset.policy
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        # Not the base class's, which draws from torch's generator: a resumed run, which makes its
-        # iterators anew, is to draw the same masks of dropout.
-        if self._kept is not None:
-            yield from self._pinned(self._kept)
+        # The base class's iterator draws from torch's generator; a resumed run, which makes new
+        # iterators, must draw the same masks of dropout.
+        if self._planned is not None:
+            yield from self._pinned(self._planned)
             return
-        every: list[Batch] = []
-        kept_nodes = 0
+        batches: list[Batch] = []
+        num_nodes = 0
         for batch in self._plan_ahead():
-            if not self.sampler.shuffle and kept_nodes <= KEPT_NODES:
-                every.append(batch)
-                kept_nodes += batch.computed.dag.num_nodes
+            if not self.sampler.shuffle and num_nodes <= KEPT_NODES:
+                batches.append(batch)
+                num_nodes += batch.computed.dag.num_nodes
             yield from self._pinned([batch])
-        if len(every) == len(self.sampler) and kept_nodes <= KEPT_NODES:
-            self._kept = every
+        if len(batches) == len(self.sampler) and num_nodes <= KEPT_NODES:
+            self._planned = batches
 
     def _plan_ahead(self) -> Iterator[Batch]:
         planned: list[Batch] = []
@@ -276,14 +275,14 @@ class GraphLoader(DataLoader[Batch]):
 
 
 def _hand_out(planned: list[Batch]) -> Iterator[Batch]:
-    """The batches in order; each is dropped here as it goes."""
+    """The batches in order; each is removed from the list, so that its memory can be freed."""
     planned.reverse()
     while planned:
         yield planned.pop()
 
 
 def _equal_nodes(dag: TypedDAG, passes: tuple[Pass, ...]) -> EqualNodes:
-    """`deduplicate`, remembered, since every part of a corpus has its own loader."""
+    """The result of `deduplicate`, cached: every part of a corpus has its own loader."""
     cache: dict[tuple[Pass, ...], EqualNodes]
     cache = dag.__dict__.setdefault("_equal_nodes", {})
     if passes not in cache:

@@ -8,16 +8,16 @@ from jinja2 import Environment, PackageLoader, Template
 
 
 def digits(value: float | None) -> str:
-    """A number of a page: three digits of a fraction, a whole number as it is."""
+    """The text of a number on a page: an integer, or three significant digits."""
     if value is None:
         return "undefined"
-    whole = isinstance(value, int) or 1000 <= abs(value) < 1e9
-    return f"{value:,.0f}" if whole else f"{value:.3g}"
+    is_integer = isinstance(value, int) or 1000 <= abs(value) < 1e9
+    return f"{value:,.0f}" if is_integer else f"{value:.3g}"
 
 
 @cache
 def page_template(name: str) -> Template:
-    """A template, which escapes whatever is not marked as safe.
+    """A template, which escapes everything that is not marked as safe.
 
     Args:
         name: its file.

@@ -1,4 +1,4 @@
-"""Progress: how far long work is, on standard error; short work says nothing."""
+"""Progress of long work, on standard error; short work prints nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
-#: Seconds before anything is shown, and between two updates of the bar on a terminal.
+#: Seconds before the bar on a terminal appears, and between two updates.
 _QUIET, _UPDATE = 2.0, 0.2
 
-#: Seconds between two lines in a log: the first come soon, then one every few minutes.
+#: Seconds before the first line in a log; each interval is twice the last, up to the most.
 _FIRST_LINE, _LAST_LINE = 5.0, 300.0
 
 
@@ -23,17 +23,17 @@ def shown(
     count: Callable[[Item], int] = lambda _: 1,
     total: int | None = None,
 ) -> Iterator[Item]:
-    """The items; meanwhile standard error tells how many records are done, and how fast.
+    """Yields the items; standard error shows the number of records so far, and their speed.
 
-    A terminal has a bar that goes away at the end. Where standard error is a file or a pipe, a line
-    comes now and then, ever more rarely: a log of hours stays short. A process that shares the work
-    of another one says nothing: that one counts for all.
+    A terminal has a bar that disappears at the end. A file or a pipe gets lines at growing
+    intervals, so that a log of hours stays short. A worker process prints nothing: its parent
+    counts for all.
 
     Args:
-        items: what is gone through.
-        doing: what is done, such as "predicting new.csv".
-        count: the number of records that an item holds.
-        total: how many records there are; None if nobody knows.
+        items: the items.
+        doing: the work, such as "predicting new.csv".
+        count: the number of records of an item.
+        total: the number of all records; None if it is unknown.
     """
     if multiprocessing.parent_process() is not None:
         yield from items
@@ -88,7 +88,7 @@ class _Bar(_Lines):
         self.bar: Any = None
 
     def show(self, now: float) -> None:
-        """Moves the bar, which appears with the first call."""
+        """Updates the bar, which appears with the first call."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -102,6 +102,6 @@ class _Bar(_Lines):
         self.next = now + _UPDATE
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self.bar is not None:
             self.bar.stop()

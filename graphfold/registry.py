@@ -1,12 +1,12 @@
 """The registry: parts of every kind by name.
 
-A setting names parts of a kind: an adapter, a split, a metric, a head. The parts of a kind are
-graphfold's own, those that installed packages add by an entry point, and anybody's at a dotted
-path, so each kind is open to users. From a registry follow the names and what `graphfold list` says
-of them, the suggestion for a misspelt name, and the package that a name leads to: a stored run may
-name a part of another package only if the user trusts that package.
+A setting names parts of a kind: an adapter, a metric, a head. The parts of a kind are those of
+graphfold, those that installed packages add by an entry point, and any at a dotted path, so each
+kind is open to users. A registry gives the names and descriptions of `graphfold list`, the
+suggestion for a misspelt name, and the package of a name: a stored run may name a part of another
+package only if the user trusts that package.
 
-Of a kind with a table of paths nothing is imported before a part is asked for.
+A kind with a table of paths imports a part at its first use.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Registry:
     """The parts of one kind.
 
     Args:
-        kind: what a part is called in messages, such as "adapter".
+        kind: the noun for a part in messages, such as "adapter".
         usage: how a part is chosen, for `graphfold list`.
-        paths: name -> "package.module:attribute" of graphfold's own parts.
-        home: a module whose public parts are graphfold's own, too, by the names they have there.
-        base: "package.module:Class" that a part derives from, or is an instance of; None where a
-            part is any function or class.
+        paths: name -> "package.module:attribute" of graphfold's parts.
+        home: a module of further parts of graphfold, under their names there.
+        base: "package.module:Class", the base class of a part, or its class; None if a part is any
+            function or class.
         is_instance: whether parts are instances of `base`, not classes derived from it.
         entry_point: the group of entry points by which another package adds parts.
         advice: how a user makes such a part.
@@ -51,7 +51,7 @@ class Registry:
     advice: str = "Name another."
 
     def names(self) -> dict[str, str]:
-        """Name -> path of every part that is installed, graphfold's own last."""
+        """Name -> path of every installed part, those of graphfold last."""
         theirs = {}
         if self.entry_point is not None:
             theirs = _installed(self.entry_point)
@@ -62,10 +62,10 @@ class Registry:
 
         Args:
             name: "rmse", or "my_package.my_module.my_metric", which is imported.
-            setting: what names it, for messages; the kind and the name by default.
+            setting: the setting that names it, for messages; the kind and the name by default.
 
         Raises:
-            ConfigError: if there is no such name, module or attribute, or it is no such part.
+            ConfigError: if the name, module or attribute does not exist, or is no such part.
         """
         names = self.names()
         if not isinstance(name, str):
@@ -90,15 +90,15 @@ class Registry:
         return {name: import_part(path, self.kind) for name, path in self.names().items()}
 
     def package(self, name: str) -> str | None:
-        """The package outside of graphfold that a name leads to, see `foreign_package`."""
+        """The package of a part outside of graphfold, see `foreign_package`."""
         return foreign_package(self.path(name))
 
     def path(self, name: str) -> str:
-        """The path of a part; a name that no part has is returned as it is. Imports nothing."""
+        """The path of a part, without importing it; an unknown name is returned unchanged."""
         return self.paths.get(name) or self.names().get(name, name)
 
     def summaries(self) -> dict[str, str]:
-        """Name -> the first line of the docstring of graphfold's own parts, and others' paths."""
+        """Name -> the first docstring line of a part of graphfold, the path of another."""
         return {
             name: path if self.package(name) else summary(import_part(path, self.kind))
             for name, path in self.names().items()
@@ -116,7 +116,7 @@ class Registry:
         return None if self.base is None else import_part(self.base, self.kind)
 
     def _fault(self, part: Any, base: Any) -> str | None:
-        """The sentences that say why an object is no part of this kind; None if it is one."""
+        """Sentences about why an object is no part of this kind; None for a part."""
         name = getattr(part, "__name__", type(part).__name__)
         if base is None:
             return None if callable(part) else f"a {name} is there. Name {self._a_part()}."
@@ -131,7 +131,7 @@ class Registry:
         return None
 
     def _a_part(self) -> str:
-        """The thing that the path of a user's own part leads to, in words."""
+        """A noun for a user's part, for messages."""
         if self.base is None:
             return "a function"
         name = self.base.rpartition(":")[2]
@@ -145,11 +145,11 @@ def _installed(group: str) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def _entry_points(group: str, places: tuple[str, ...]) -> dict[str, str]:
-    """The metadata of all that is installed take 20 ms to read: once for each search path."""
+    """Reads the metadata of all installed packages, in 20 ms: once for each search path."""
     return {point.name: point.value for point in entry_points(group=group)}
 
 
-#: What a path has and a plain name has not.
+#: Characters of a path that a plain name lacks.
 _MARKS = re.compile(r"[.:/\\]")
 
 
@@ -159,15 +159,15 @@ def is_path(name: str) -> bool:
 
 
 def package_of(path: str) -> str:
-    """The package that a path begins with; the path itself if it begins with none."""
+    """The first package of a path; a path without one is returned unchanged."""
     return _MARKS.split(path, maxsplit=1)[0] or path
 
 
 def foreign_package(name: str) -> str | None:
-    """The package outside of graphfold that a name leads to; imports nothing.
+    """The package of a path outside of graphfold, without importing it; else None.
 
-    Plain names and paths within graphfold lead to None. What a stored run may name depends on
-    this function, see `graphfold.training.config.trust`.
+    The names that a stored run may have depend on this function, see
+    `graphfold.training.config.trust`.
     """
     package = package_of(name)
     return package if is_path(name) and package != "graphfold" else None
@@ -194,15 +194,14 @@ def import_part(path: str, place: str) -> Any:
 
 
 def import_home(path: str, place: str) -> tuple[ModuleType, str]:
-    """The module of a dotted path, imported, and the name of what the path leads to in it.
+    """The module of a dotted path, imported, and the name of the attribute.
 
     Args:
         path: the dotted path.
         place: the setting that names it, for messages.
 
     Raises:
-        ConfigError: if it is no dotted path, or there is no such module, or a module that the
-            module imports is missing.
+        ConfigError: if it is no dotted path, or the module or a module that it imports is missing.
     """
     module_name, _, name = path.replace(":", ".").rpartition(".")
     if not all(part.isidentifier() for part in (*module_name.split("."), name)):

@@ -305,7 +305,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what training prints, and what it says of metrics that are None in `metrics_`."""
+    """A context without the output of training and its warnings of undefined metrics."""
     with redirect_stdout(StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         yield

@@ -29,7 +29,7 @@ HOMES = {
     "hydra": ("training", "search.py", "commands/train.py"),
     "omegaconf": ("training", "commands/train.py"),
     "torch_scatter": ("batching",),
-    "torch_geometric": ("dag/exchange.py", "dag/hetero.py"),
+    "torch_geometric": ("dag/pyg.py",),
 }
 
 #: What a command that prints its help has no time to import.

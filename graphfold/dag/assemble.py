@@ -48,9 +48,9 @@ def assemble(schema: Schema, graphs: Sequence[GraphLists], file: str) -> TypedDA
     """All graphs in one `TypedDAG`.
 
     Args:
-        schema: what they consist of.
-        graphs: the graphs, whose numbers all name nodes of their own.
-        file: where they come from.
+        schema: of the graphs.
+        graphs: the graphs; all numbers are nodes of the same graph.
+        file: the file that they come from.
 
     Raises:
         GraphError: if the inputs have a cycle.
@@ -141,14 +141,14 @@ def _input_rows(graphs: Sequence[GraphLists], spec: Column) -> list[Any]:
 
 
 def encode_strings(words: list[str | None]) -> tuple[list[int], tuple[str, ...]]:
-    """Codes in order of first occurrence, and the strings they stand for."""
+    """Codes of strings, in order of first occurrence, and the different strings."""
     code: dict[str, int] = {}
     codes = [MISSING if word is None else code.setdefault(word, len(code)) for word in words]
     return codes, tuple(code)
 
 
 def to_tensor(space: str, column: Column, rows: list[Any]) -> Tensor:
-    """[num_rows, *shape] the values of a column; None stands for a missing one.
+    """[num_rows, *shape] the values of a column; None is a missing one.
 
     Args:
         space: the kind of row, for messages.

@@ -37,14 +37,14 @@ class GraphBuilder:
         self.file = file
         self._spaces = schema.spaces()
         self._types = {t.name: index for index, t in enumerate(schema.types)}
-        self._whole: list[TypedDAG] = []
+        self._added: list[TypedDAG] = []
         self._done: list[GraphLists] = []
         self.discard()
 
     @property
     def num_graphs(self) -> int:
         """The number of finished graphs."""
-        return sum(dag.num_graphs for dag in self._whole) + len(self._done)
+        return sum(dag.num_graphs for dag in self._added) + len(self._done)
 
     @property
     def num_nodes(self) -> int:
@@ -66,7 +66,7 @@ class GraphBuilder:
             inputs: the nodes to be computed first, in order; None for an absent slot.
             span: first and last-plus-one character or atom of the source that it covers.
             columns: features and targets, for names that come from a file, as in `finish`.
-            **values: its features and its targets by name; what is not given is missing.
+            **values: its features and its targets by name; an absent one is a missing value.
 
         Raises:
             SchemaError: if the schema lacks the type or a name.
@@ -76,7 +76,7 @@ class GraphBuilder:
         _refuse_unknown("node", values, rows_of)
         graph = self._graph
         graph.op_type.append(self._types[type_name])
-        graph.inputs.append(tuple(inputs))  # a copy: nobody may change what `finish` has looked at
+        graph.inputs.append(tuple(inputs))  # a copy, which cannot change after `finish` checked it
         graph.spans.append(span)
         for name, rows in rows_of.items():
             rows.append(values.get(name))
@@ -103,16 +103,17 @@ class GraphBuilder:
             SchemaError: if the schema lacks the type or a name, or a column has another length.
         """
         columns = self._node_columns(type_name)
-        for name, rows in (("spans", spans), ("inputs", inputs)):
-            if rows is not None:
-                _check_length(type_name, name, rows, count)
+        spans = [NO_SPAN] * count if spans is None else spans
+        inputs = [()] * count if inputs is None else inputs
+        _check_length(type_name, "spans", spans, count)
+        _check_length(type_name, "inputs", inputs, count)
         _refuse_unknown("node", values, columns)
         _extend(f"type:{type_name}", columns, count, values)
         graph = self._graph
         first = len(graph.op_type)
         graph.op_type += [self._types[type_name]] * count
-        graph.inputs += [()] * count if inputs is None else map(tuple, inputs)
-        graph.spans += [NO_SPAN] * count if spans is None else spans
+        graph.inputs += map(tuple, inputs)
+        graph.spans += spans
         return range(first, first + count)
 
     def inputs(
@@ -124,12 +125,11 @@ class GraphBuilder:
     ) -> None:
         """Sets the inputs of a node made before, with the columns of these input edges."""
         values = {**(columns or {}), **values}
+        self._graph.inputs[node] = tuple(inputs)
         if values:
             _refuse_unknown("inputs", values, [column.name for column in self._spaces["inputs"]])
             for name, column in values.items():
                 _check_length("inputs", name, column, len(inputs))
-        self._graph.inputs[node] = tuple(inputs)
-        if values:
             self._graph.input_values[node] = {k: _as_list(v) for k, v in values.items()}
 
     def edges(
@@ -188,9 +188,9 @@ class GraphBuilder:
         origin = dag.origin.clone()
         origin[:, 2] = torch.arange(self.num_graphs, self.num_graphs + dag.num_graphs, device="cpu")
         if self._done:
-            self._whole.append(assemble(self.schema, self._done, self.file))
+            self._added.append(assemble(self.schema, self._done, self.file))
             self._done = []
-        self._whole.append(replace(dag, origin=origin))
+        self._added.append(replace(dag, origin=origin))
 
     def discard(self) -> None:
         """Forgets the unfinished graph."""
@@ -205,7 +205,7 @@ class GraphBuilder:
             GraphError: if the inputs have a cycle.
             SchemaError: if a value does not fit its column.
         """
-        parts = [*self._whole]
+        parts = [*self._added]
         if self._done or not parts:
             parts.append(assemble(self.schema, self._done, self.file))
         return parts[0] if len(parts) == 1 else collate(parts)
@@ -218,18 +218,17 @@ class GraphBuilder:
 
     def _columns(self, space: str) -> dict[str, list[Any]]:
         """The columns of a space in the unfinished graph, by name."""
-        found = self._graph.columns
-        if space not in found:
-            found[space] = {column.name: [] for column in self._spaces[space]}
-        return found[space]
+        columns = self._graph.columns
+        if space not in columns:
+            columns[space] = {column.name: [] for column in self._spaces[space]}
+        return columns[space]
 
     def _node_columns(self, type_name: str) -> dict[str, list[Any]]:
         """The targets and features of a type's nodes; looked up once per graph."""
         if type_name not in self._by_type:
             if type_name not in self._types:
                 raise SchemaError(_unknown("node type", type_name, self._types))
-            own = self._columns("node"), self._columns(f"type:{type_name}")
-            self._by_type[type_name] = {**own[0], **own[1]}
+            self._by_type[type_name] = self._columns("node") | self._columns(f"type:{type_name}")
         return self._by_type[type_name]
 
 
@@ -245,21 +244,21 @@ def _refuse_dangling(graph: GraphLists) -> None:
             )
 
 
-def _refuse_unknown(what: str, values: Mapping[str, Any], known: Collection[str]) -> None:
+def _refuse_unknown(what: str, values: Mapping[str, Any], columns: Collection[str]) -> None:
     for name in values:
-        if name not in known:
-            raise SchemaError(_unknown(f"column of {what}", name, known))
+        if name not in columns:
+            raise SchemaError(_unknown(f"column of {what}", name, columns))
 
 
 def _extend(
     space: str, columns: Mapping[str, list[Any]], count: int, values: Mapping[str, Any]
 ) -> None:
-    """Adds `count` rows to columns: the values given, None where there are none."""
-    given = {name: _as_list(rows) for name, rows in values.items() if rows is not None}
-    for name, rows in given.items():
+    """Adds `count` rows to columns; None for a column without values."""
+    lists = {name: _as_list(rows) for name, rows in values.items() if rows is not None}
+    for name, rows in lists.items():
         _check_length(space, name, rows, count)
     for name, column in columns.items():
-        column += given[name] if name in given else [None] * count
+        column += lists[name] if name in lists else [None] * count
 
 
 def _check_length(space: str, name: str, rows: Sequence[Any], count: int) -> None:
@@ -274,6 +273,6 @@ def _as_list(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, (np.ndarray, Tensor)) else list(values)
 
 
-def _unknown(kind: str, name: str, known: Any) -> str:
-    hint = did_you_mean(name, known)
-    return f"schema has no {kind} '{name}'.{hint} It has: {', '.join(known) or 'none'}."
+def _unknown(kind: str, name: str, names: Collection[str]) -> str:
+    hint = did_you_mean(name, names)
+    return f"schema has no {kind} '{name}'.{hint} It has: {', '.join(names) or 'none'}."

@@ -1,4 +1,4 @@
-"""Equality of two `TypedDAG`s: by what they say, not by how their strings are coded."""
+"""Equality of two `TypedDAG`s: strings are compared, not their codes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def equal(first: TypedDAG, second: TypedDAG) -> bool:
 def difference(first: TypedDAG, second: TypedDAG) -> str | None:
     """The name of the first part that differs, or None if the graphs are equal.
 
-    Strings are compared as strings, whatever their codes. A missing float (NaN) equals another.
+    Strings are compared, not their codes. A missing float (NaN) equals another.
     """
     if first.schema != second.schema:
         return "schema"
     if first.num_graphs != second.num_graphs:
         return "num_graphs"
-    for name, left, right in _parts(first, second):
-        if not same_values(left, right):
+    for name, tensor, other in _parts(first, second):
+        if not same_values(tensor, other):
             return name
-    for name in first.schema.spaces():
-        for column in first.schema.spaces()[name]:
-            if not _same_column(first, second, name, column.name):
-                return f"column '{column.name}' of {name}"
+    for space, columns in first.schema.spaces().items():
+        for column in columns:
+            if not _same_column(first, second, space, column.name):
+                return f"column '{column.name}' of {space}"
     return None if _places(first) == _places(second) else "origin"
 
 
@@ -48,20 +48,20 @@ def _parts(first: TypedDAG, second: TypedDAG) -> Iterator[tuple[str, Tensor, Ten
         if name != "origin":  # it numbers files, whose names are compared
             yield name, getattr(first, name), getattr(second, name)
     for edge in first.schema.relations:
-        left, right = first.relations[edge.name], second.relations[edge.name]
-        yield f"relation '{edge.name}'", left.ptr, right.ptr
-        yield f"relation '{edge.name}'", left.index, right.index
+        relation, other = first.relations[edge.name], second.relations[edge.name]
+        yield f"relation '{edge.name}'", relation.ptr, other.ptr
+        yield f"relation '{edge.name}'", relation.index, other.index
 
 
 def _same_column(first: TypedDAG, second: TypedDAG, space: str, name: str) -> bool:
-    left, right = first.columns[space][name], second.columns[space][name]
+    column, other = first.columns[space][name], second.columns[space][name]
     words = first.dictionaries.get((space, name))
     if words is None or words == second.dictionaries[space, name]:
-        return same_values(left, right)
+        return same_values(column, other)
     code = {word: index for index, word in enumerate(words)}
-    # A string that the first lacks becomes -2, which is no code at all.
+    # A string that the first lacks becomes -2, which is no code.
     lookup = [code.get(word, -2) for word in second.dictionaries[space, name]] + [-1]
-    return same_values(left, torch.tensor(lookup, device="cpu")[right])
+    return same_values(column, torch.tensor(lookup, device="cpu")[other])
 
 
 def _places(dag: TypedDAG) -> tuple[list[str], list[list[int]]]:

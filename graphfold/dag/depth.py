@@ -81,7 +81,7 @@ def _longest_path_of_few(num_nodes: int, source: list[int], target: list[int]) -
         waiting[after] += 1
     ready = [node for node, count in enumerate(waiting) if count == 0]
     length = [-1 if count else 0 for count in waiting]
-    for node in ready:  # which grows meanwhile
+    for node in ready:  # which grows in the loop
         for after in successors[node]:
             waiting[after] -= 1
             if waiting[after] == 0:

@@ -35,7 +35,7 @@ TASKS = ("regression", "classification")
 #: The graph feature that says how many records a record counts for in training.
 RECORD_WEIGHT = "record_weight"
 
-#: What is known of a target whose value is not: it is above, or below, the one that is given.
+#: A bound of a target: its value is above, or below, the number in its column.
 ABOVE, BELOW = 1, 2
 
 
@@ -60,10 +60,11 @@ class Column:
             reads. None for the usual: floats and counts (uint8) are inputs, others are notes.
         ordered: of codes: whether they are grades of one thing, such as sentiments from 0, very
             negative, to 4, and no names.
-        names: of codes: what each stands for, in order, such as ("no", "yes"); of a target they
-            are the names of its classes, in which predictions are told. Empty if they have none.
-        task: of a target, what its reader was told to predict; None where nobody said so. Yes or
-            no as a "classification" of whole graphs is judged by areas, as assays are.
+        names: of codes: the meaning of each, in order, such as ("no", "yes"); of a target the
+            names of its classes. Empty for codes without names.
+        task: of a target, "regression" or "classification", as its reader was configured; None
+            where it has no such option. Two classes of whole graphs are scored by areas under
+            curves.
 
     Raises:
         SchemaError: if there is no such dtype, role or task, a weight is no single float, or there
@@ -126,8 +127,15 @@ class Column:
         return self.names or range(2 if self.dtype == "bool" else self.size or 0)
 
     @property
+    def is_input(self) -> bool:
+        """Whether models read it, as a feature of whole graphs."""
+        if self.role is None:
+            return self.torch_dtype.is_floating_point or self.dtype == "uint8"
+        return self.role == "input"
+
+    @property
     def missing(self) -> float | int:
-        """The value that stands for a missing one."""
+        """The code of a missing value."""
         if self.torch_dtype.is_floating_point:
             return float("nan")
         return MISSING if self.dtype in ("int32", "int64", "string") else 0
@@ -135,7 +143,7 @@ class Column:
 
 @dataclass(frozen=True)
 class NodeType:
-    """A kind of node: what a cell is chosen by.
+    """A type of node; the model has a cell for each.
 
     Args:
         name: the op type.
@@ -161,7 +169,7 @@ class EdgeType:
 
 @dataclass(frozen=True)
 class Schema:
-    """Everything that is known of a corpus before a record is read.
+    """The node types, edges, features and targets of a corpus.
 
     Args:
         types: the node types; a node's `op_type` is the index of its type here.
@@ -196,7 +204,7 @@ class Schema:
         self._check_roles()
 
     def __repr__(self) -> str:
-        """A tree: the kinds of rows with their columns, each with what one row of it holds."""
+        """A tree of the kinds of rows with their columns, and the dtype and unit of each."""
         spaces = self.spaces() | {"graph": self.graph_features}
         titles = {"node": "targets of nodes", "graph": "features of graphs", "inputs": "inputs"}
         titles |= {f"relation:{r.name}": f"relation {r.name}" for r in self.relations}
@@ -223,40 +231,39 @@ class Schema:
         spaces |= {f"type:{t.name}": t.features for t in self.types}
         return spaces | {f"relation:{r.name}": r.features + r.targets for r in self.relations}
 
+    def targets(self) -> list[tuple[str, Column]]:
+        """(space, column) of every target: of graphs, nodes, inputs and relations."""
+        groups = {"graph": self.graph_targets, "node": self.node_targets}
+        groups |= {"inputs": self.inputs.targets}
+        groups |= {f"relation:{edge.name}": edge.targets for edge in self.relations}
+        return [(space, column) for space, group in groups.items() for column in group]
+
     @property
     def graph_inputs(self) -> tuple[Column, ...]:
         """The features of whole graphs that models read; see the role of a `Column`."""
-        return tuple(
-            column
-            for column in self.graph_features
-            if column.role == "input"
-            or (
-                column.role is None
-                and (column.torch_dtype.is_floating_point or column.dtype == "uint8")
-            )
-        )
+        return tuple(column for column in self.graph_features if column.is_input)
 
     @property
     def weight(self) -> Column | None:
-        """The feature of whole graphs that says how many records a graph counts for in training."""
+        """The weight of a graph in training, a feature of whole graphs; None without one."""
         weights = [column for column in self.graph_features if column.role == "weight"]
         return weights[0] if weights else None
 
     def type_index(self, name: str) -> int:
-        """The op type of the node type called `name`; raises SchemaError if there is none."""
+        """The index of a node type; raises SchemaError if the schema lacks it."""
         for index, node_type in enumerate(self.types):
             if node_type.name == name:
                 return index
-        known = ", ".join(t.name for t in self.types)
-        raise SchemaError(f"schema has no node type '{name}'. It has: {known}.")
+        types = ", ".join(t.name for t in self.types)
+        raise SchemaError(f"schema has no node type '{name}'. It has: {types}.")
 
     def relation(self, name: str) -> EdgeType:
-        """The relation called `name`; raises SchemaError if there is none."""
+        """A relation by its name; raises SchemaError if the schema lacks it."""
         for edge in self.relations:
             if edge.name == name:
                 return edge
-        known = ", ".join(edge.name for edge in self.relations) or "none"
-        raise SchemaError(f"schema has no relation '{name}'. It has: {known}.")
+        relations = ", ".join(edge.name for edge in self.relations) or "none"
+        raise SchemaError(f"schema has no relation '{name}'. It has: {relations}.")
 
     def _check_roles(self) -> None:
         weights = [column.name for column in self.graph_features if column.role == "weight"]

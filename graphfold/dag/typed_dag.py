@@ -16,19 +16,19 @@ from graphfold._torch import is_in_transform, outside_modes
 from graphfold.dag.schema import Schema
 from graphfold.errors import ShapeError
 
-#: (space, column) -> the strings that the codes of that column stand for.
+#: (space, column) -> the strings of the codes of that column.
 Dictionaries = Mapping[tuple[str, str], Sequence[str]]
 
 
 if TYPE_CHECKING:
-    kept_property = cached_property
+    tensor_property = cached_property
 else:
 
-    class kept_property(cached_property):
-        """A cached property of tensors that outlive the mode in which they are first read.
+    class tensor_property(cached_property):
+        """A cached property of tensors, computed outside of torch's inference mode and transforms.
 
-        A tensor that is made under `torch.inference_mode()` is of no use to autograd later on, when
-        a batch that was evaluated is trained on; one of a transform is of no use after it.
+        Autograd cannot use a tensor that was made under `torch.inference_mode()`, but a batch that
+        is evaluated may be trained on later.
         """
 
         def __init__(self, function):
@@ -45,7 +45,7 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class TypedDAG:
-    """One or more directed acyclic graphs whose nodes each have an op type.
+    """One or more directed acyclic graphs of typed nodes.
 
     One instance holds one example, a batch or a whole corpus: the nodes of a graph are contiguous.
     Columns are kept by space (see `Schema.spaces`): row j of "type:word" belongs to the j-th node
@@ -57,7 +57,7 @@ class TypedDAG:
     input_ptr: Tensor  # [num_nodes + 1] int64, where each node's inputs begin
     input_index: Tensor  # [num_inputs] int64, the inputs in child order; -1 for an absent slot
     batch: Tensor  # [num_nodes] int64, graph that each node belongs to, never decreasing
-    num_graphs: int  # kept, so that a graph without nodes keeps its place
+    num_graphs: int  # stored, since a graph may have no nodes
     depth: Tensor  # [num_nodes] int64, longest path from a node without inputs
     output_ptr: Tensor  # [num_graphs + 1] int64, where each graph's outputs begin
     output_index: Tensor  # [num_outputs] int64, the output nodes, in order
@@ -77,23 +77,22 @@ class TypedDAG:
     def num_inputs(self) -> int:
         return self.input_index.shape[0]
 
-    @kept_property
+    @tensor_property
     def node_ptr(self) -> Tensor:
         """[num_graphs + 1] where the nodes of each graph begin."""
-        known = self.row_ptrs.get("node")
-        if known is not None:
-            return known
+        if "node" in self.row_ptrs:
+            return self.row_ptrs["node"]
         return pointers(torch.bincount(self.batch, minlength=self.num_graphs))
 
     @cached_property
     def row_ptrs(self) -> dict[str, Tensor]:
-        """Space -> `row_ptr`, of the spaces where it is known: a corpus needs it for each batch."""
+        """Space -> `row_ptr`, computed once: a corpus needs it for each batch."""
         return {}
 
-    @kept_property
+    @tensor_property
     def num_nodes_by_type(self) -> list[int]:
         """The number of nodes of each type."""
-        if self.on_cpu is not None:  # a GPU would have to be waited for
+        if self.on_cpu is not None:  # which does not wait for the GPU
             return self.on_cpu.num_nodes_by_type
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
@@ -110,11 +109,11 @@ class TypedDAG:
 
     @property
     def structure(self) -> int:
-        """A checksum of types and edges, on the CPU: other graphs have another, but for chance.
+        """A checksum of types and edges, computed on the CPU.
 
         Raises:
-            ShapeError: if they have been changed in place since the first time. Plans, and all that
-                has been derived from the graphs, would be those of other graphs.
+            ShapeError: if they have been changed in place since the first time: plans of the
+                graphs would be wrong.
         """
         checksum = _checksum_outside(self) if is_in_transform() else _checksum(self)
         if vars(self).setdefault("_first_structure", checksum) != checksum:
@@ -130,9 +129,7 @@ class TypedDAG:
         return self._find_nodes(frozenset([self.schema.type_index(name)]))[0]
 
     def nodes_of_types(self, types: Collection[int]) -> tuple[Tensor, Tensor]:
-        """The nodes of some types, in node order, and where those of each graph begin.
-
-        They are found once.
+        """The nodes of some types, in node order, with pointers to each graph's first one; cached.
 
         Args:
             types: indices into `schema.types`.
@@ -149,20 +146,17 @@ class TypedDAG:
     def _nodes_of_types(self) -> dict[frozenset[int], tuple[Tensor, Tensor]]:
         return {}
 
-    @outside_modes  # whoever trains on the graphs later reads them, too
+    @outside_modes  # a later training reads them, too
     def _find_nodes(self, types: frozenset[int]) -> tuple[Tensor, Tensor]:
         if self.on_cpu is not None:
-            found, where = self.on_cpu.nodes_of_types(types)
-            return self._moved(found), self._moved(where)
-        is_meant = np.zeros(len(self.schema.types), dtype=bool)
-        is_meant[list(types)] = True
-        nodes = is_meant[self.op_type.numpy()].nonzero()[0]
-        ptr = np.searchsorted(self.batch.numpy()[nodes], np.arange(self.num_graphs + 1))
-        return torch.from_numpy(nodes), torch.from_numpy(ptr)
-
-    def _moved(self, found: Tensor) -> Tensor:
-        """A copy of what was found on the CPU, beside the graphs."""
-        return found.to(self.op_type.device, non_blocking=True)
+            device = self.op_type.device
+            nodes, ptr = self.on_cpu.nodes_of_types(types)
+            return nodes.to(device, non_blocking=True), ptr.to(device, non_blocking=True)
+        is_chosen = np.zeros(len(self.schema.types), dtype=bool)
+        is_chosen[list(types)] = True
+        numbers = is_chosen[self.op_type.numpy()].nonzero()[0]
+        begin = np.searchsorted(self.batch.numpy()[numbers], np.arange(self.num_graphs + 1))
+        return torch.from_numpy(numbers), torch.from_numpy(begin)
 
     def row_ptr(self, space: str) -> Tensor:
         """[num_graphs + 1] where the rows of each graph begin in a space of `Schema.spaces`."""
@@ -256,7 +250,7 @@ class TypedDAG:
 
 def _parts(dag: TypedDAG) -> list[Tensor]:
     """The tensors that plans depend on."""
-    edges = [part for own in dag.relations.values() for part in (own.ptr, own.index)]
+    edges = [part for edges in dag.relations.values() for part in (edges.ptr, edges.index)]
     return [dag.op_type, dag.input_ptr, dag.input_index, *edges]
 
 
@@ -270,7 +264,7 @@ def _checksum(dag: TypedDAG) -> int:
 _checksum_outside = outside_modes(_checksum)
 
 
-#: The tensors of a `TypedDAG` that stand by themselves, not in a mapping.
+#: The tensors of a `TypedDAG` that are attributes, not values of a mapping.
 TENSORS = (
     "op_type",
     "input_ptr",

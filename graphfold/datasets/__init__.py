@@ -16,7 +16,7 @@ __all__ = ["Adapter", "DataModule", "Record"]
 if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported when first asked for: `Adapter` needs no data module."""
+        """Imports a public name at its first use: `Adapter` needs no data module."""
         if name not in _HOME:
             raise AttributeError(f"module 'graphfold.datasets' has no attribute '{name}'")
         return getattr(import_module(f"graphfold.datasets.{_HOME[name]}"), name)

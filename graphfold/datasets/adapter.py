@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -23,23 +23,25 @@ from graphfold.errors import (
     SchemaError,
 )
 
-#: The graph feature that says what a record was changed to before it became a graph, if it was.
+Result = TypeVar("Result")
+
+#: The graph feature with the text that a record was changed to before parsing, if it was.
 CHANGED_TO = "changed_to"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a file, cut out but not yet understood.
+    """One record of a file, cut out but not parsed.
 
     Args:
         line: the 1-based line where it begins.
-        content: what the adapter's `parse` needs; it travels to worker processes.
-        fault: why it cannot even be read as text, so that `parse` need not see it.
+        content: the input of the adapter's `parse`; it is sent to worker processes.
+        fault: an error of the text itself; such a record is not parsed.
         columns: of a row of a table, the names of all its columns.
         cells: its texts.
-        source: its bytes in the file, where `content` has not all of them.
+        source: its bytes in the file, where `content` lacks some.
 
-    The last three stay in the process that cut the record, to be written back there.
+    The last three stay in the process that cut the record and writes it back.
     """
 
     line: int
@@ -56,7 +58,7 @@ class ManyGraphs:
 
     Args:
         dag: one graph for each good record, in order.
-        errors: position -> why that record has no graph.
+        errors: position -> the error of a record without a graph.
     """
 
     dag: TypedDAG
@@ -70,20 +72,20 @@ class Adapter(ABC):
     and should be quick; `parse` runs in several processes. Instances are pickled.
 
     Attributes:
-        schema: what every graph of this adapter consists of.
-        libraries: distributions whose version decides what is read, such as "rdkit"; stored copies
+        schema: of all graphs of this adapter.
+        libraries: distributions, such as "rdkit", on whose version the graphs depend; stored copies
             are rebuilt when it changes.
-        words: the node type and the string feature that are the words of sentences, if there are
-            any: what vectors, characters and encoders are for.
+        words: the node type and the string feature of the words of sentences, which vectors,
+            characters and encoders read; None without words.
         reads_tables: whether records are rows and come with their cells, so that predictions are
             written as a table with the columns of the input.
-        expands_folders: whether a folder is read as the files in it, each on its own; otherwise
-            `records` gets the folder.
-        text_format: the name of a format in which `write_back` gives predictions back; None if
-            there is none.
-        written_targets: the targets of nodes that have a place in it.
-        training_options: options that name what only training reads, such as a column of weights;
-            other data are scored without them.
+        expands_folders: whether each file of a folder is read by itself; otherwise `records` gets
+            the folder.
+        text_format: the name of the format in which `write_back` writes predictions; None without
+            such a format.
+        written_targets: the targets of nodes that the format has a place for.
+        training_options: options of training alone, such as a column of weights; other data are
+            scored without them.
     """
 
     schema: Schema
@@ -97,7 +99,7 @@ class Adapter(ABC):
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The modules that decide what is read; stored copies are rebuilt when they change."""
+        """The modules on which the graphs depend; stored copies are rebuilt when they change."""
         return (type(self).__module__,)
 
     def sources(self, path: Path) -> list[Path]:
@@ -113,7 +115,7 @@ class Adapter(ABC):
     def records(self, path: Path) -> Iterator[Record]:
         """The records of a file (or folder), in order.
 
-        A record that looks wrong is cut out all the same: `parse` says what is wrong with it.
+        A faulty record is cut out, too; `parse` reports its fault.
 
         Raises:
             DataError: if the file cannot be used as a whole.
@@ -125,27 +127,25 @@ class Adapter(ABC):
 
         Raises:
             RecordError: if the record cannot be read; the caller adds file and line.
-            LeftOut: if it can be read but is not asked for.
+            LeftOut: if it can be read but is of no use, such as a row without a measured target.
         """
 
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs | None:
-        """The graphs of many records at once, for an adapter that has a quicker way than `parse`.
-
-        They are the same, bit for bit.
+        """The graphs of many records at once, if that is quicker than `parse`; bit for bit equal.
 
         Args:
             records: the records, faulty ones among them.
             file: where they come from.
 
         Returns:
-            The graphs; None if it has no such way, or cannot go it with these records.
+            The graphs; None to have `parse` called for each record.
         """
         return None
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """Options that the user left open and the files decide, such as the names of classes.
+        """Options that follow from the files where the user left them open, such as class names.
 
-        They are kept with the run, so that other files are read in the same way.
+        They are stored with the run, so that other files are read in the same way.
 
         Args:
             paths: all files to train on, to choose the model by and to test it with.
@@ -156,14 +156,11 @@ class Adapter(ABC):
         return {}
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """Sentences about what was read, such as how much of it no option knows.
-
-        `check-adapter` and `train` print them.
-        """
+        """Sentences about the graphs that `check-adapter` and `train` print."""
         return []
 
     def added_nodes(self, dag: TypedDAG) -> Tensor | None:
-        """[num_nodes] bool, the nodes that reading added and the record does not have, if any.
+        """[num_nodes] bool, the nodes that reading added to the record; None without such nodes.
 
         Predictions for them are not shown.
         """
@@ -177,11 +174,11 @@ class Adapter(ABC):
         raise self._no_format()
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
-        """A record in its own format with the values that were predicted.
+        """A record in the format of the adapter, with predicted values.
 
         Args:
             text: the record, from `text_of`.
-            predicted: the values, or why there are none; that is said in the record's place.
+            predicted: the values, or a reason, which is written in place of the record.
         """
         raise self._no_format()
 
@@ -192,41 +189,36 @@ class Adapter(ABC):
         )
 
     def without_targets(self) -> Adapter:
-        """An adapter for prediction, of the same schema; it need not find targets in its input."""
+        """An adapter for prediction, of the same schema, which reads records without targets."""
         return self
 
     def record_of(self, item: Any) -> Record:
-        """The one record of a string, which is written as in a file.
-
-        An adapter may read other objects, too.
+        """The record in a string, which is written as in a file; adapters may read other objects.
 
         Raises:
             RecordError: if the string holds no record, or several, or it is no string.
         """
+        remedy = "Give one record, as it stands in a file."
         if not isinstance(item, str):
-            raise RecordError(f"{item!r} is no string", "Give one record, as it stands in a file.")
+            raise RecordError(f"{item!r} is no string", remedy)
         try:
             records = list(islice(self.records_of_text(item), 2))
         except DataError as error:
-            remedy = "Give one record, as it stands in a file."
             raise RecordError("the text holds no record", remedy) from error
         if len(records) != 1:
             raise RecordError("the text holds several records", "Give one at a time.")
         return records[0]
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """The columns of a table in Python that `record_of` reads.
+        """The columns of a table in Python that `record_of` reads; by default the only one.
 
-        Of one column it gets the cells, of several a mapping for each row.
+        `record_of` gets the cells of one column, or for each row a mapping of several.
 
         Args:
-            names: the columns that the table has.
-
-        Returns:
-            The columns; by default it is the only one.
+            names: the columns of the table.
 
         Raises:
-            DataError: if the table lacks a column, or has several and none is known to be read.
+            DataError: if the table lacks a column, or has several by default.
         """
         if len(names) != 1:
             raise DataError(
@@ -237,13 +229,13 @@ class Adapter(ABC):
         return [*names]
 
     def records_of_text(self, text: str) -> Iterator[Record]:
-        """The records of a text as of a file with it.
+        """The records of a text, by default through a temporary file.
 
-        Where many single records are predicted, an adapter of lines saves most of the time by
-        cutting the text itself: see `text_files.text_lines`.
+        An adapter of lines predicts single records faster if it cuts the text itself: see
+        `text_files.text_lines`.
 
         Raises:
-            DataError: if there is none.
+            DataError: if the text holds none.
         """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "text"
@@ -253,7 +245,7 @@ class Adapter(ABC):
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The usable graphs of some records, and why the others are not among them.
+    """The usable graphs of some records, and the errors of the others.
 
     Args:
         dag: the graphs, in the order of their records.
@@ -272,7 +264,7 @@ def read_records(
     """Parses records into one `TypedDAG`.
 
     Args:
-        adapter: what understands them.
+        adapter: the adapter of their file.
         path: the file that they were cut from, for messages.
         records: the records.
         on_error: "raise" stops at the first bad record; "skip" lists it and goes on.
@@ -284,56 +276,59 @@ def read_records(
     records = list(records)
     many = adapter.parse_many(records, str(path))
     if many is not None:
-        return _read_many(many, path, records, on_error)
+        skipped = {p: error.at(path, records[p].line) for p, error in many.errors.items()}
+        for _, error in sorted(skipped.items()):
+            if on_error != "skip" and not isinstance(error, LeftOut):
+                raise error
+        validate(many.dag)
+        return _result(many.dag, skipped, (p for p in range(len(records)) if p not in skipped))
     builder = GraphBuilder(adapter.schema, str(path))
-    skipped: dict[int, RecordError] = {}
-    kept: dict[int, Record] = {}
+    skipped, good = {}, dict[int, Record]()
     for position, record in enumerate(records):
-        error = _parse(adapter, record, builder)
-        if error is None:
-            kept[position] = record
+        fault = _parse(adapter, record, builder)
+        if fault is None:
+            good[position] = record
             continue
-        skipped[position] = error.at(path, record.line)
-        if on_error != "skip" and not isinstance(error, LeftOut):
+        skipped[position] = fault.at(path, record.line)
+        if on_error != "skip" and not isinstance(fault, LeftOut):
             raise skipped[position]
     try:
         dag = builder.build()
         validate(dag, is_built=True)
-        return _result(dag, skipped, kept)
+        return _result(dag, skipped, good)
     except (GraphError, SchemaError) as error:
-        if len(kept) == 1:
-            ((position, record),) = kept.items()
-            fault = error.message.removeprefix(f"{path}:{record.line}: ").rstrip(".")
-            skipped[position] = RecordError(fault).at(path, record.line)
+        if len(good) == 1:
+            ((position, record),) = good.items()
+            text = error.message.removeprefix(f"{path}:{record.line}: ").rstrip(".")
+            skipped[position] = RecordError(text).at(path, record.line)
             if on_error != "skip":
                 raise skipped[position] from error
             return _result(GraphBuilder(adapter.schema, str(path)).build(), skipped, {})
-    # Some graph of many is at fault: build them one by one to find it.
-    parts = {p: read_records(adapter, path, [record], on_error) for p, record in kept.items()}
+    # One graph of many is at fault: build them one by one to find it.
+    parts = {p: read_records(adapter, path, [record], on_error) for p, record in good.items()}
     skipped |= {position: part.skipped[0] for position, part in parts.items() if part.skipped}
-    whole = {position: part for position, part in parts.items() if not part.skipped}
-    return _result(collate([part.dag for part in parts.values()]), skipped, whole)
+    positions = (position for position, part in parts.items() if not part.skipped)
+    return _result(collate([part.dag for part in parts.values()]), skipped, positions)
+
+
+def result_or_error(function: Callable[..., Result], *arguments: Any) -> Result | RecordError:
+    """The result of a function, or the RecordError that it raises."""
+    try:
+        return function(*arguments)
+    except RecordError as error:
+        return error
 
 
 def count_changed(dag: TypedDAG) -> int:
-    """The number of graphs whose records were changed on purpose: salts stripped and the like."""
+    """The number of graphs of records that an option changed, such as stripped salts."""
     changed = dag.columns["graph"].get(CHANGED_TO)
     return 0 if changed is None else int((changed >= 0).sum())
 
 
-def _result(dag: TypedDAG, skipped: dict[int, RecordError], kept: Iterable[int]) -> ReadResult:
-    return ReadResult(dag, tuple(skipped[p] for p in sorted(skipped)), tuple(kept))
-
-
-def _read_many(
-    many: ManyGraphs, path: Path, records: Sequence[Record], on_error: str
+def _result(
+    dag: TypedDAG, skipped: Mapping[int, RecordError], positions: Iterable[int]
 ) -> ReadResult:
-    skipped = {p: error.at(path, records[p].line) for p, error in many.errors.items()}
-    for position, error in sorted(skipped.items()):
-        if on_error != "skip" and not isinstance(many.errors[position], LeftOut):
-            raise error
-    validate(many.dag)
-    return _result(many.dag, skipped, (p for p in range(len(records)) if p not in skipped))
+    return ReadResult(dag, tuple(skipped[p] for p in sorted(skipped)), tuple(positions))
 
 
 def _parse(adapter: Adapter, record: Record, builder: GraphBuilder) -> RecordError | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from graphfold.dag import TypedDAG, select
+from graphfold.dag import TypedDAG, collate, select
 from graphfold.datasets.adapter import count_changed
 from graphfold.datasets.corpora.corpus import DataFile, default_root
 from graphfold.datasets.corpora.data_files import DataSource
@@ -21,7 +21,7 @@ from graphfold.datasets.settings import NAMES, DataSettings, Paths
 from graphfold.datasets.splits.split import FileState, Split, everything_is_test
 from graphfold.datasets.splits.split_records import (
     Records,
-    check_parts_given,
+    check_assigned_parts,
     check_split,
     find_split,
     split_records,
@@ -30,8 +30,7 @@ from graphfold.datasets.storage.cache import default_cache_dir
 from graphfold.datasets.storage.content_key import unchanged
 from graphfold.datasets.storage.packing import pack_files, refuse_empty
 from graphfold.datasets.storage.store import GraphCorpus, size_of
-from graphfold.datasets.words.learning import find_word_vectors, learn_words
-from graphfold.datasets.words.vectors import WordVectors
+from graphfold.datasets.words.vectors import WordVectors, find_word_vectors, learn_words
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.options import refuse_unread
 
@@ -40,14 +39,14 @@ if TYPE_CHECKING:
     from graphfold.loader import GraphLoader
 
 
-#: Bytes of packed data beyond which nothing is made of all nodes at once: several files stay
-#: several, and equal nodes are looked for batch by batch.
+#: Bytes of packed data beyond which no array of all nodes is made: several files are not joined,
+#: and equal nodes are found batch by batch.
 LARGE = 1 << 27
 
-#: Records that are looked at together, and those of which it is the columns of whole graphs alone.
+#: Records that are processed together, with their nodes and without them.
 CHUNK, FACTS_CHUNK = 1 << 12, 1 << 16
 
-#: The nodes of a batch that is only scored, unless as many records as a step has are more.
+#: The nodes of a batch that is only scored, unless `batch_size` records have more.
 SCORED_NODES = 1 << 13
 
 
@@ -57,20 +56,20 @@ class DataModule:
     Its arguments are the keys of the config group `data`.
 
     Nothing is read before `prepare`, which packs the files, splits the records, and learns
-    vocabularies and scalers from the training part; a run that is loaded again hands its state to
-    `prepare` and nothing is learnt anew. The engine is loaded by `loader`, and not before.
+    vocabularies and scalers from the training part. A run that is loaded again passes its state to
+    `prepare`, and nothing is learnt. Only `loader` imports the engine.
 
     Args:
-        corpus, adapter, path, variant: what is read, see `DataSettings`.
+        corpus, adapter, path, variant: the source of the data, see `DataSettings`.
         **settings: the other fields of `DataSettings`, and options of the adapter (`smiles_column`,
-            `num_classes`) or of a corpus that is made on the spot.
+            `num_classes`) or of a generated corpus.
 
     Attributes:
-        scored_batch_size: the records that are scored at once; None for so many as have some
-            `SCORED_NODES` nodes, or as a step has.
+        scored_batch_size: the records that are scored at once; None for about `SCORED_NODES` nodes,
+            and at least `batch_size` records.
 
     Raises:
-        ConfigError: if there is nothing to read, or a name, an option or a value is wrong.
+        ConfigError: if nothing is to be read, or a name, an option or a value is wrong.
     """
 
     def __init__(
@@ -106,8 +105,8 @@ class DataModule:
         """Reads and splits the records, and learns the feature spec. Does nothing the second time.
 
         Args:
-            state: what `state_dict` of the run gave; its split and its spec are then used as they
-                are.
+            state: the `state_dict` of a run, whose split and feature spec are used; None to make
+                new ones.
 
         Raises:
             DataError: if the data cannot be used, or are not those that the stored split divides.
@@ -116,9 +115,9 @@ class DataModule:
         if self._is_prepared:
             return
         settings = self._split_settings() if state is None else self.settings  # before any work
-        paths = [file.path for file in self.source.files(self.root, self.cache_dir)]
-        with unchanged(self.source.spec.make(), paths):
-            self._infer_options()
+        sources = self.source.files(self.root, self.cache_dir)
+        with unchanged(self.source.spec.make(), [file.path for file in sources]):
+            self.source = self.source.with_inferred_options(sources)
             if state is None:
                 self._refuse_unread_words()
             files, corpus = self._read()
@@ -136,7 +135,7 @@ class DataModule:
         self._is_prepared = True
 
     def _learn(self, corpus: GraphCorpus, facts: TypedDAG) -> None:
-        """Learns the feature spec from the training part, and what of it val has."""
+        """Learns the feature spec from the training part, and its share of known values in val."""
         settings, train, val = self.settings, self.split.train, self.split.val
         _check_weights(facts, train)
         of_nodes = FeatureSpec.learns_of_nodes(facts.schema)
@@ -147,21 +146,21 @@ class DataModule:
             settings.lowercase,
         )
         if self._words is not None:
-            whole = corpus.whole()
-            self.spec, self._vectors = learn_words(self.spec, whole, self._words, settings)
+            dag = corpus.whole()
+            self.spec, self._vectors = learn_words(self.spec, dag, self._words, settings)
         if self.spec.vocabularies and len(val):
             self.spec = self.spec.held_out(map(corpus.select, torch.split(val, CHUNK)))
 
     def prepare_for_scoring(self, spec: FeatureSpec) -> None:
-        """Reads other data than a run's: every record is in the part test.
+        """Reads other data than the run did; every record is in the part test.
 
-        Weights and parts of the records are not needed and not read.
+        Weights and parts of the records are not read.
 
         Raises:
             DataError: if the data cannot be used.
             RecordError: for the first bad record, under on_error="raise".
-            ConfigError: if they lack a target that the run learnt from.
-            SchemaError: if their features are not those that the run learnt from.
+            ConfigError: if a target of the run is absent.
+            SchemaError: if the features differ from those of the run.
         """
         self.source = self.source.for_scoring()
         _, corpus = self._read()
@@ -189,7 +188,7 @@ class DataModule:
 
     @property
     def word_notes(self) -> list[str]:
-        """Sentences about what was found of words, if that was looked for in this run."""
+        """Sentences about the word vectors, if this run read them."""
         return [] if self._vectors is None else [self._vectors.note]
 
     @property
@@ -199,7 +198,7 @@ class DataModule:
 
     @property
     def facts(self) -> TypedDAG:
-        """All records as read, without their nodes where these are too many (see `LARGE`).
+        """All records as read; records of several large files (see `LARGE`) lack their nodes.
 
         Raises:
             DataError: if `prepare` was not called.
@@ -208,7 +207,7 @@ class DataModule:
         return parts[0] if len(parts) == 1 else self._without_nodes()
 
     def encoded(self, part: str | None = None) -> TypedDAG:
-        """All records, or those of a part, with vocabulary ids in place of strings.
+        """The records of a part, or all, with vocabulary ids in place of strings.
 
         Raises:
             ConfigError: if there is no such part.
@@ -227,7 +226,7 @@ class DataModule:
 
     @property
     def hashes(self) -> Tensor:
-        """[num_records] int64 the hash of each record, see `hash_records`; made once.
+        """[num_records] int64 the hash of each record, see `hash_records`; computed once.
 
         Raises:
             DataError: if `prepare` was not called.
@@ -247,7 +246,7 @@ class DataModule:
     def chunks(
         self, part: str | None = None, encoded: bool = False, facts: bool = False
     ) -> Iterator[TypedDAG]:
-        """All records, or those of a part, in order, some of them at a time.
+        """The records of a part, or all, in order and in pieces.
 
         Args:
             part: train, val or test; None for all records.
@@ -274,7 +273,6 @@ class DataModule:
         self,
         part: str,
         passes: Sequence[Pass],
-        policy: str | None = None,
         rank: int = 0,
         world_size: int = 1,
         shuffle: bool | None = None,
@@ -288,20 +286,19 @@ class DataModule:
         Args:
             part: train, val or test.
             passes: the passes of the model.
-            policy: how to plan them; None for that of the settings.
-            rank: which of `world_size` processes this is; each gets batches of `batch_size`, or of
-                `scored_batch_size` if they are not shuffled.
+            rank: the number of this process among `world_size`; each gets batches of `batch_size`,
+                or of `scored_batch_size` if they are not shuffled.
             world_size: how many processes share the part; no record is in two of them.
-            shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`); by
-                default for train only. Otherwise it is that of the files.
+            shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`) instead
+                of being that of the files; by default for train only.
             pin_memory: whether batches come in page-locked memory, for a GPU.
             share: whether equal nodes of a batch are computed once.
             lowering: makes the graphs that the model computes, from those of the part and the
-                number of processes that may share the work; None if it computes the latter.
+                number of processes to use; None if the model computes the graphs of the part.
             seed: of the order; None for that of the split.
 
         Raises:
-            ConfigError: if there is no such part or policy, or there are too many processes.
+            ConfigError: if the part is unknown, or the processes are too many.
         """
         from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
 
@@ -327,11 +324,11 @@ class DataModule:
             rank,
             world_size,
         )
-        dataset = GraphDataset(dag, passes, policy or self.policy, share, lowered, read)
+        dataset = GraphDataset(dag, passes, self.policy, share, lowered, read)
         return GraphLoader(dataset, sampler, pin_memory)
 
     def _scored_together(self, num_nodes: Tensor) -> int:
-        """The records of a batch that is only scored: it has no gradients, which take the memory.
+        """The most records of a batch that is only scored: without gradients it takes less memory.
 
         Args:
             num_nodes: [num_records] of each record.
@@ -343,54 +340,48 @@ class DataModule:
 
     @property
     def inferred_options(self) -> dict[str, Any]:
-        """The options of the adapter that the files have decided, so far."""
+        """The options of the adapter that were inferred from the files."""
         options = self.source.options.items()
         return {key: value for key, value in options if self._options.get(key) != value}
 
     def _split_settings(self) -> DataSettings:
-        """The settings for a new split: by default, that which the user gives."""
+        """The settings for a new split; "given" where the source assigns records to parts."""
         self.source.check_read()
         settings, option = self.settings, self.source.divided_by
-        check_parts_given(settings, option)
+        check_assigned_parts(settings, option)
         if settings.split is not None:
             find_split(settings.split)
         return replace(settings, split="given") if settings.split is None and option else settings
 
-    def _infer_options(self) -> None:
-        files = self.source.files(self.root, self.cache_dir)
-        self.source = self.source.with_inferred_options(files)
-
     def _refuse_unread_words(self) -> None:
         """Raises ConfigError for options of words if the records have none."""
-        if not FeatureSpec.learns_words(self.source.spec.make().schema):
-            options, remedy = ("min_count", "max_vocabulary", "lowercase"), "Give data with words"
-            self._refuse_unread(options, f"the adapter {self.source.spec.name}", remedy)
-
-    def _refuse_unread(self, options: Sequence[str], beside: str, remedy: str) -> None:
-        for name in options:
+        spec = self.source.spec
+        if FeatureSpec.learns_words(spec.make().schema):
+            return
+        for name in ("min_count", "max_vocabulary", "lowercase"):
             value, default = getattr(self.settings, name), getattr(DataSettings, name)
-            refuse_unread(f"data.{name}", value, default, beside, remedy)
+            beside = f"the adapter {spec.name}"
+            refuse_unread(f"data.{name}", value, default, beside, "Give data with words")
 
     def _find_words(self) -> tuple[str, str] | None:
-        """The node type and the column of the words, where a setting asks for them."""
+        """The node type and the column of the words, if a setting needs them."""
         names = ("vectors", "characters")
-        asked = [f"data.{name}" for name in names if getattr(self.settings, name)]
-        if not asked:
+        options = [f"data.{name}" for name in names if getattr(self.settings, name)]
+        if not options:
             return None
         words = self.source.spec.make().words
         if words is None:
             name = self.source.spec.name
             raise ConfigError(
-                f"{' and '.join(asked)} {'is' if len(asked) == 1 else 'are'} for words, but with "
-                f"these options the {name} adapter reads none. Leave out what is not needed, or "
-                "let it read the forms of words."
+                f"{' and '.join(options)} {'is' if len(options) == 1 else 'are'} for words, but "
+                f"with these options the {name} adapter reads none. Leave out what is not needed, "
+                "or let it read the forms of words."
             )
         return words
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the records: another process maps their packed copy into its own memory."""
-        read = dict.fromkeys(("_corpora", "_facts", "_vectors", "_hashes"))
-        return {**self.__dict__, **read}
+        """The state without the records, which another process maps into its memory itself."""
+        return {**self.__dict__, **dict.fromkeys(("_corpora", "_facts", "_vectors", "_hashes"))}
 
     def _load(self) -> tuple[GraphCorpus, GraphCorpus]:
         """All records, as read and encoded."""
@@ -419,24 +410,19 @@ class DataModule:
         refuse_empty(packed[0].path, packed)
         size = sum(size_of(stored) for stored in {corpus.stored for corpus in packed})
         self._is_large = size > LARGE and self._words is None
-        corpus = GraphCorpus([corpus.dag for corpus in packed])
-        if not self._is_large:
-            corpus = GraphCorpus([corpus.whole()])
+        dags = [corpus.dag for corpus in packed]
+        corpus = GraphCorpus(dags if self._is_large or len(dags) == 1 else [collate(dags)])
         self.num_changed = sum(count_changed(part) for part in corpus.parts)
         return files, corpus
 
 
 def _facts_of(facts: TypedDAG, numbers: Tensor) -> Iterator[TypedDAG]:
-    """Some of the graphs without nodes, piece by piece."""
+    """Some of the graphs without nodes, in pieces."""
     return map(partial(select, facts), torch.split(numbers, FACTS_CHUNK))
 
 
 def _check_weights(dag: TypedDAG, train: Tensor) -> None:
-    """Refuses weights of records that are no weights, or all of them zero.
-
-    Raises:
-        DataError: for them; it names the place of the first that is no finite number from 0 on.
-    """
+    """Raises DataError for a weight that is no finite number from 0 on, or if all are zero."""
     weights = dag.weights()
     if weights is None:
         return

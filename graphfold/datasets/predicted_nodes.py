@@ -1,4 +1,4 @@
-"""PredictedNodes: predictions on their way back into the format of the input."""
+"""PredictedNodes: predictions that `Adapter.write_back` writes in the format of the input."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class PredictedNodes:
     """The predictions for the nodes of one record.
 
     Args:
-        reason: why there are none; empty if there are.
+        reason: the reason for their absence; empty if there are predictions.
         spans: of each node, the first and last-plus-one character of the record that it covers, or
             None.
-        values: target -> what is predicted of each node.
+        values: target -> the predicted value of each node.
     """
 
     reason: str = ""

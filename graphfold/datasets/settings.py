@@ -16,33 +16,32 @@ Paths: TypeAlias = LocalPath | Sequence[LocalPath]
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The keys of the config group `data`, but for options of the adapter or of a made corpus.
+    """The keys of the config group `data` except for options of an adapter or a generated corpus.
 
     Args:
         corpus: the name of a corpus, see `graphfold.datasets.corpora.corpus_table`.
         adapter: the name or dotted path of an adapter; not needed with a corpus.
         path: a file of one's own, several or a pattern, or {"train": ..., "val": ..., "test": ...};
             with a corpus, it is read in place of the corpus's files.
-        variant: which of a corpus's alternatives; by default the first.
+        variant: one of the corpus's alternatives; by default the first.
 
         root: the folder that holds the corpora; by default $GRAPHFOLD_DATA, else ./data.
         cache_dir: the folder of packed data; by default $XDG_CACHE_HOME/graphfold, else
             ~/.cache/graphfold.
         on_error: "raise" stops at the first bad record; "skip" lists bad records in `skipped`.
         num_workers: processes that read a file through its adapter, the first time, and that lower
-            the graphs of a model of blocks; 0 for none but this one. None for one per core that
-            read, and for none that lower.
+            the graphs of a model of blocks; 0 for this process alone. None for one per core to
+            read, and this process to lower.
 
         split: a name in `SPLITS`, or the dotted path of a function of one's own; by default "given"
-            where the source (its files, or a column of its table) says what to train on, else
-            "random".
+            where files or a column of the table name the training part, else "random".
         fractions: the shares of train, val and test; of folds val / (train + val) is the share of
             the records outside of the test fold that is val.
         seed: of the split and of the order of batches.
         num_folds: how many folds kfold and repeated_kfold make.
-        fold: which of them is test. Those of repeated_kfold are numbered from
-            0 to num_repeats * num_folds - 1.
-        num_repeats: how often repeated_kfold divides the records anew.
+        fold: the number of the fold that is test, from 0 on; of repeated_kfold up to
+            num_repeats * num_folds - 1.
+        num_repeats: how often repeated_kfold divides the records.
         groups: the records that stay together in random, kfold and repeated_kfold: "none", or
             a name in `graphfold.datasets.splits.split_ways`.
         stratify_by: the target or feature whose values are the labels of stratified; by default the
@@ -52,10 +51,10 @@ class DataSettings:
             larger.
         max_nodes: the most nodes in a batch; None for any number.
         policy: which nodes run together, see `graphfold.batching.scheduling.policies`.
-        share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": where
-            the model is known to compute the same.
+        share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": if
+            the model computes equal nodes equally.
 
-        min_count: how often a word must occur in the training part to be known.
+        min_count: how often a word must occur in the training part to be in a vocabulary.
         max_vocabulary: the most words that each vocabulary keeps; None for all.
         lowercase: whether words are counted and looked up in lower case.
 

@@ -1,8 +1,7 @@
-"""Answers: what a model gives for each record of a file, counted while they are written."""
+"""Answers: predictions or embeddings for the records of a file, counted while they are written."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -19,17 +18,19 @@ from graphfold.inference.predictor import Predictor, Unread, as_prediction
 from graphfold.layers.heads.output_column import seven_digits
 from graphfold.progress import shown
 
+_NOT_FINITE = "the model computes no finite embedding for this record"
+
 
 class Answer(NamedTuple):
     """The answer to one record.
 
     Args:
         record: the record.
-        reason: why there is none; empty if there is one.
-        cells: those of the columns that are added to a table; None for missing ones.
-        prediction: the prediction, unless embeddings are asked for.
-        contributions: those of its parts, if they are asked for.
-        vector: [width] float32 its embedding, if that is asked for.
+        reason: the reason for the lack of an answer; empty if there is one.
+        cells: the cells of the columns that are added to a table; None for missing ones.
+        prediction: the prediction; None for an embedding.
+        contributions: the contributions of its parts; None without an explainer.
+        vector: [width] float32 the embedding; None for a prediction.
     """
 
     record: Record
@@ -40,68 +41,53 @@ class Answer(NamedTuple):
     vector: Tensor | None = None
 
 
-class Answers(ABC):
+class Answers:
     """The answers to the records of one file, in order and in constant memory.
 
     Args:
         predictor: the model.
         path: the file.
+        embeddings: the vectors that the head of the model reads, in place of predictions.
+        explain: also the contributions of the parts of each graph to its prediction.
 
     Attributes:
-        columns: the columns that are added to a table, but for `reason`, without values.
+        columns: the columns that are added to a table before `reason`, without values.
         good: how many records have an answer, so far.
         bad: how many have a reason.
     """
 
-    doing: str
-    columns: Sequence[NewColumn] = ()
-
-    def __init__(self, predictor: Predictor, path: Path) -> None:
-        self.predictor, self.path = predictor, path
+    def __init__(
+        self, predictor: Predictor, path: Path, embeddings: bool = False, explain: bool = False
+    ) -> None:
+        self.predictor, self.path, self.embeddings = predictor, path, embeddings
+        self.columns = [] if embeddings else predictor.prediction_columns()
+        self.explainer: Explainer | None = None
+        if explain and not embeddings:
+            self.explainer = Explainer(predictor.trained)
+            self.columns += [NewColumn(name, str) for name in self.explainer.columns]
         self.good = self.bad = 0
 
     def __iter__(self) -> Iterator[Answer]:
-        for answer in shown(self._answers(), f"{self.doing} {self.path.name}"):
-            if answer.reason:
-                self.bad += 1
-            else:
-                self.good += 1
+        answers, doing = self._predictions(), "predicting"
+        if self.embeddings:
+            answers, doing = self._with_columns(self._embeddings()), "embedding"
+        for answer in shown(answers, f"{doing} {self.path.name}"):
+            self.bad += bool(answer.reason)
+            self.good += not answer.reason
             yield answer
 
-    @abstractmethod
-    def _answers(self) -> Iterator[Answer]:
-        """The answers, not yet counted."""
-
-
-class Predictions(Answers):
-    """Predictions, and what the parts of each graph contribute.
-
-    Args:
-        predictor: the model.
-        path: the file.
-        explainer: computes contributions; None for predictions alone.
-    """
-
-    doing = "predicting"
-
-    def __init__(
-        self, predictor: Predictor, path: Path, explainer: Explainer | None = None
-    ) -> None:
-        super().__init__(predictor, path)
-        self.explainer = explainer
-        self.columns = predictor.prediction_columns()
-        self._count = len(self.columns)
-        if explainer is not None:
-            self.columns += [NewColumn(name, str) for name in explainer.columns]
-
-    def _answers(self) -> Iterator[Answer]:
-        for record, found in self.predictor.walk(self.path, self._explained):
-            if isinstance(found, Unread):
-                found = as_prediction(found), None
-            prediction, contributions = found
+    def _predictions(self) -> Iterator[Answer]:
+        explained = 0 if self.explainer is None else len(self.explainer.columns)
+        count = len(self.columns) - explained
+        for record, answer in self.predictor.walk(self.path, self._explained):
+            if isinstance(answer, Unread):
+                answer = as_prediction(answer), None
+            prediction, contributions = answer
+            cells = [*prediction.cells(count), *[None] * explained]
             if prediction.reason:
                 contributions = None
-            cells = [*prediction.cells(self._count), *self._explained_cells(contributions)]
+            if self.explainer is not None and contributions is not None:
+                cells[count:] = self.explainer.cells(contributions)
             yield Answer(record, prediction.reason, cells, prediction, contributions)
 
     def _explained(self, dag: TypedDAG) -> Iterable[tuple[Prediction, Contributions | None]]:
@@ -109,23 +95,18 @@ class Predictions(Answers):
             return zip(self.predictor.predict_graphs(dag), self.explainer.explain(dag), strict=True)
         return ((prediction, None) for prediction in self.predictor.described(dag))
 
-    def _explained_cells(self, found: Contributions | None) -> Sequence[Any]:
-        if self.explainer is None or found is None:
-            return [None] * (len(self.columns) - self._count)
-        return list(self.explainer.cells(found))
+    def _embeddings(self) -> Iterator[Answer]:
+        for record, vector in self.predictor.walk(self.path, self.predictor.embed_graphs):
+            if isinstance(vector, Unread):
+                yield Answer(record, vector.reason, ())
+            elif not vector.isfinite().all():
+                yield Answer(record, _NOT_FINITE, ())
+            else:
+                yield Answer(record, "", seven_digits(vector), vector=vector)
 
-
-_NOT_FINITE = "the model computes no finite embedding for this record"
-
-
-class Embeddings(Answers):
-    """Embeddings: the vector of each graph that the head of the model reads."""
-
-    doing = "embedding"
-
-    def _answers(self) -> Iterator[Answer]:
-        """The width is that of the first embedding; the records before it wait."""
-        answers, waiting = self._embedded(), list[Answer]()
+    def _with_columns(self, answers: Iterator[Answer]) -> Iterator[Answer]:
+        """All answers; none is yielded before the first embedding, which has the width."""
+        waiting = list[Answer]()
         for answer in answers:
             waiting.append(answer)
             if answer.vector is not None:
@@ -135,12 +116,3 @@ class Embeddings(Answers):
         for answer in chain(waiting, answers):
             missing = [None] * len(self.columns)
             yield answer if answer.vector is not None else answer._replace(cells=missing)
-
-    def _embedded(self) -> Iterator[Answer]:
-        for record, found in self.predictor.walk(self.path, self.predictor.embed_graphs):
-            if isinstance(found, Unread):
-                yield Answer(record, found.reason, ())
-            elif not found.isfinite().all():
-                yield Answer(record, _NOT_FINITE, ())
-            else:
-                yield Answer(record, "", seven_digits(found), vector=found)

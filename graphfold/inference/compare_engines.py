@@ -1,4 +1,4 @@
-"""`graphfold verify`: the fast engine against the reference, on a real model and real graphs."""
+"""`graphfold verify`: compares the fast engine with the reference, on a model and its data."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Comparison:
         policy: the scheduling policy.
         share: whether equal nodes were computed once.
         outputs: the largest difference over the largest value, of states and outputs.
-        gradients: the same of the gradients of all parameters.
-        differs: the first place that differs; empty if all is equal.
+        gradients: likewise of the gradients of all parameters.
+        differs: the first place that differs; empty if everything is equal.
         cells: how the cells ran.
     """
 
@@ -58,7 +58,7 @@ class Comparison:
     cells: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them, which knows no NaN."""
+        """Plain values for JSON; None for NaN."""
         numbers = {"outputs": self.outputs, "gradients": self.gradients}
         finite = {name: v if math.isfinite(v) else None for name, v in numbers.items()}
         return {**asdict(self), **finite, "equal": not self.differs}
@@ -91,21 +91,20 @@ def run_verify(
             f"{type(model).__name__} has no cells, so there is nothing to compare. Name a network."
         )
     dag = select(dag, range(min(examples, dag.num_graphs)))
-    found = list(shown(compare(model, dag), "comparing", lambda _: dag.num_graphs))
-    table = Table(title=f"fast engine against the reference, float64, {dag!r}")
-    for heading in ("policy", "equal nodes", "outputs", "gradients", "equal"):
-        table.add_column(heading)
-    for row in found:
+    comparisons = list(shown(compare(model, dag), "comparing", lambda _: dag.num_graphs))
+    title = f"fast engine against the reference, float64, {dag!r}"
+    table = Table("policy", "equal nodes", "outputs", "gradients", "equal", title=title)
+    for row in comparisons:
         nodes = "computed once" if row.share else "all computed"
         errors = f"{row.outputs:.1e}", f"{row.gradients:.1e}"
         table.add_row(row.policy, nodes, *errors, "NO" if row.differs else "yes")
     Console().print(table)
-    print(f"cells: {found[0].cells}")
-    different = [row for row in found if row.differs]
+    print(f"cells: {comparisons[0].cells}")
+    different = [row for row in comparisons if row.differs]
     for row in different:
         Console(stderr=True).print(f"policy {row.policy}: {row.differs}")
     if json_path is not None:
-        rows = [row.to_dict() for row in found]
+        rows = [row.to_dict() for row in comparisons]
         write_json(json_path, {"examples": dag.num_graphs, "comparisons": rows})
     return int(bool(different))
 
@@ -141,16 +140,16 @@ def compare(
 
 def _numbers(model: Model, batches: Sequence[Batch]) -> dict[str, Tensor]:
     """The states and outputs of all batches, joined, and the gradients, by name."""
-    found: dict[str, list[Tensor]] = {}
+    pieces: dict[str, list[Tensor]] = {}
     losses = []
     for batch in batches:
         states = model.states(batch)
         raw = model.outputs(model.rows(states, batch))
         losses.append(model.losses(raw, model.head.target_rows(batch.dag)).sum())
         for name in sorted(states):
-            found.setdefault(f"field '{name}'", []).append(states[name].detach())
-        found.setdefault("output", []).append(raw.detach())
-    results = {name: torch.cat(parts) for name, parts in found.items()}
+            pieces.setdefault(f"field '{name}'", []).append(states[name].detach())
+        pieces.setdefault("output", []).append(raw.detach())
+    results = {name: torch.cat(parts) for name, parts in pieces.items()}
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     loss = torch.stack(losses).sum()
     grads = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
@@ -173,11 +172,11 @@ def distance(got: Iterable[Tensor], want: Iterable[Tensor]) -> float:
 def _first_difference(
     got: Mapping[str, Tensor], want: Mapping[str, Tensor], graphs: Sequence[TypedDAG]
 ) -> str:
-    """The place where the first tensor that differs does so first; a state names its node.
+    """The first row of the first tensor that differs, with its node if it is a state.
 
     Args:
         got: the tensors by name.
-        want: those that they should be.
+        want: the expected tensors.
         graphs: the graphs of the data, and those that are computed; states are of either.
     """
     for name in want:
@@ -214,7 +213,7 @@ def _from_config(overrides: Sequence[str], config_dir: Path | None) -> tuple[Mod
 
 
 def _some_part(data: DataModule) -> TypedDAG:
-    """A part that has records, the least used for fitting first."""
+    """The records of the first part with records out of test, val and train."""
     for part in ("test", "val", "train"):
         if len(data.split.part(part)):
             return data.encoded(part)

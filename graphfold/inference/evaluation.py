@@ -1,13 +1,13 @@
 """Evaluation: the metrics of a trained model, on the data of its run or on other data.
 
-Before it stands the calibration of a model, once after training on the validation part.
+Also its calibration on the validation part, after training.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -57,9 +57,9 @@ from graphfold.training.scoring import (
 def calibrate_and_score(
     path: Path, data: DataModule, trusted: Collection[str] = ()
 ) -> tuple[TrainedModel, dict[str, EvalRows], str | None]:
-    """Scores val and test once, and calibrates the checkpoint by val, as its config says.
+    """Scores val and test, and calibrates the checkpoint on val with the method of its config.
 
-    Without records to validate on nothing is calibrated.
+    Without records in val nothing is calibrated.
 
     Args:
         path: the checkpoint; an earlier calibration in it is replaced.
@@ -67,8 +67,8 @@ def calibrate_and_score(
         trusted: third-party packages that may be imported.
 
     Returns:
-        The model; part -> its rows, calibrated; what was calibrated, or what there were too few
-        records for, None if nothing was asked for.
+        The model; part -> its rows, calibrated; a sentence about the calibration or a lack of
+        records for it, None without a method.
 
     Raises:
         ConfigError: if the method is not for what the model predicts.
@@ -79,8 +79,8 @@ def calibrate_and_score(
     if "val" in rows:
         trained, note = _calibrate(trained, rows["val"])
     calibrated = {
-        part: replace(own, prediction=trained.calibrated(own.prediction))
-        for part, own in rows.items()
+        part: replace(scored, prediction=trained.calibrated(scored.prediction))
+        for part, scored in rows.items()
     }
     return trained, calibrated, note
 
@@ -102,10 +102,10 @@ REHEARSED = 50
 
 
 def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
-    """Does what follows training with an untrained model, on a few records of val and test.
+    """Calibrates, scores, describes and plots an untrained model on a few records of val and test.
 
-    So whatever cannot be calibrated, scored, described or drawn is refused before the first epoch
-    instead of after the last. The model and the random generators stay as they are.
+    So errors in these steps are raised before the first epoch instead of after the last. The model
+    and the random generators do not change.
 
     Args:
         config: of the run.
@@ -113,8 +113,8 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
         data: of the run, prepared.
 
     Raises:
-        GraphfoldError: what follows training would raise; a user's own head or metric may raise
-            any error.
+        GraphfoldError: as these steps after a training would; a user's head or metric may raise any
+            error.
     """
     before = capture_generators()
     members = [copy.deepcopy(model).eval()] * min(config.ensemble, 2)
@@ -144,24 +144,24 @@ def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
         for column in head.output_columns(parts):
             column.values(rows.prediction)
         head.measured_values(rows.target)
-        if is_first():  # which draws the report; matplotlib takes long to load
+        if is_first():  # only this process draws the report; matplotlib takes long to load
             head.plot(rows)
 
 
 def print_evaluation(
     run: Path,
-    given: Path | None = None,
+    data: Path | None = None,
     split: str | None = None,
     settings: Sequence[str] = (),
     trusted: Collection[str] = (),
     per_class: bool = False,
     json_path: Path | None = None,
 ) -> None:
-    """Scores a trained model, and prints what data were read and all scores.
+    """Scores a trained model, and prints a description of the data and all scores.
 
     Args:
         run: a run folder or a checkpoint file.
-        given: other data; `-` for standard input.
+        data: other data; `-` for standard input.
         split: see `evaluate`.
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
@@ -170,17 +170,18 @@ def print_evaluation(
     """
     check_output(json_path)
     values = parse_settings(settings)
-    with in_words_of_set(), _as_file(given, values) as path:
-        say = _printer(given, path)
-        found = _evaluate(run, path, split, values, trusted, per_class, say)
+    with in_words_of_set(), _as_file(data, values) as path:
+        result = _evaluate(run, path, split, values, trusted, per_class)
     if json_path is not None:
-        write_json(json_path, found.flat())
-    print(metrics_table(found.metrics))
-    if found.positive is not None:
-        print(found.positive)
-    for part, scores in found.classes.items():
+        write_json(json_path, result.flat())
+    # The description names the data as the user did.
+    print(result.data if data is None else result.data.replace(str(path), shown_name(data)))
+    print(metrics_table(result.metrics))
+    if result.positive is not None:
+        print(result.positive)
+    for part, scores in result.classes.items():
         print(f"\nclasses of {part}\n{format_table(scores)}")
-        for target, counts in found.confusions[part].items():
+        for target, counts in result.confusions[part].items():
             print(
                 f"\n{target} of {part}: a row for each true class, a column for each predicted one"
             )
@@ -199,13 +200,13 @@ def evaluate(
 
     Args:
         run: a run folder or a checkpoint file.
-        path: other data, all of whose records are scored, under test/. For these it is also said
-            how many occur in the training part (test/overlap), and each metric without them
+        path: other data; all records are scored, under test/. Further metrics are the number of
+            records of the training part among them (test/overlap), and each metric without these
             (test/accuracy_unseen).
-        split: train, val or test of the run's own data; None for val and test.
+        split: train, val or test of the run's data; None for val and test.
         settings: keys of the config group `data` that differ from the run's.
         trusted: third-party packages that may be imported.
-        per_class: whether precision, recall, F1 and support of every class are there, too, as
+        per_class: also return precision, recall, F1 and support of every class, as
             test/precision/CLASS and so on, and the confusion matrix, as
             test/confusion/TRUE/PREDICTED (of several targets, test/confusion/TARGET/TRUE/PREDICTED)
             where the count is not zero.
@@ -216,12 +217,12 @@ def evaluate(
     Raises:
         GraphfoldError: if run or data cannot be used, or the run's data changed.
     """
-    return _evaluate(run, path, split, settings or {}, trusted, per_class, None).flat()
+    return _evaluate(run, path, split, settings or {}, trusted, per_class).flat()
 
 
 @contextmanager
 def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | None]:
-    """The data as a file; what a pipe or standard input holds is neither kept nor cached."""
+    """The data as a file; the content of a pipe or standard input is not cached."""
     if path is None or not is_piped(path):
         yield path
         return
@@ -230,19 +231,13 @@ def _as_file(path: Path | None, settings: dict[str, Any]) -> Iterator[Path | Non
         yield file
 
 
-def _printer(given: Path | None, path: Path | None) -> Callable[[str], None]:
-    """Prints a text that calls the data as the user did."""
-    if given is None or path == given:
-        return print
-    return lambda text: print(text.replace(str(path), shown_name(given)))
-
-
 class _Evaluation(NamedTuple):
+    data: str  # a description of the data
     metrics: Metrics
     classes: dict[str, dict[str, Metrics]]  # part -> score -> class -> value
     # part -> target -> predicted class -> true class -> how many
     confusions: dict[str, dict[str, dict[str, Metrics]]]
-    positive: str | None  # which classes metrics of yes or no are about
+    positive: str | None  # a sentence about the positive classes
 
     def flat(self) -> Metrics:
         """The metrics, PART/SCORE/CLASS, and PART/confusion/TRUE/PREDICTED."""
@@ -270,9 +265,8 @@ def _evaluate(
     settings: Mapping[str, Any],
     trusted: Collection[str],
     per_class: bool,
-    say: Callable[[str], None] | None,
 ) -> _Evaluation:
-    """As `evaluate`; says, if there is somebody to say it to, what data were read."""
+    """All that `evaluate` returns and `print_evaluation` prints."""
     if path is not None and split is not None:
         raise ConfigError("--split divides the run's own data. Give --data or --split, not both.")
     trained = TrainedModel.load(find_checkpoint(run), trusted)
@@ -284,29 +278,22 @@ def _evaluate(
     else:
         data = trained.data({**settings, "path": str(path)})
         data.prepare_for_scoring(trained.spec)
-        _warn_of_unknown_values(data)
+        unknown = UnknownValues(data.spec)
+        for part in data.chunks(encoded=True):
+            unknown.add(part)
+        unknown.warn()
         metrics, rows = _score_new(trained, data)
-    if say is not None:
-        say(describe_data(data))
-    classes, confusions = {}, {}
-    head = trained.head
-    if per_class:
-        classes = {part: class_metrics(head, of) for part, of in rows.items()}
-        confusions = {part: confusion_counts(head, of) for part, of in rows.items()}
-    found = _Evaluation(metrics, classes, confusions, describe_positive(head))
-    warn_of_undefined(found.flat())
-    return found
-
-
-def _warn_of_unknown_values(data: DataModule) -> None:
-    unknown = UnknownValues(data.spec)
-    for part in data.chunks(encoded=True):
-        unknown.add(part)
-    unknown.warn()
+    head, classed = trained.head, rows if per_class else {}
+    classes = {part: class_metrics(head, scored) for part, scored in classed.items()}
+    confusions = {part: confusion_counts(head, scored) for part, scored in classed.items()}
+    positive = describe_positive(head)
+    result = _Evaluation(describe_data(data), metrics, classes, confusions, positive)
+    warn_of_undefined(result.flat())
+    return result
 
 
 def part_metrics(trained: TrainedModel, data: DataModule, part: str, rows: EvalRows) -> Metrics:
-    """The metrics of one part, as metrics.json has them."""
+    """The metrics of one part under the keys of metrics.json."""
     scores = {**trained.metrics(rows), "coverage": coverage(data)}
     return {f"{part}/{name}": value for name, value in scores.items()}
 

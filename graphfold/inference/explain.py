@@ -50,8 +50,8 @@ class Contributions:
     """The contributions of the parts of one graph.
 
     Args:
-        parts: of each part its facts: type, span and text of a node; type and nodes of a bond.
-        nodes: of each part its node; of a bond its two atoms. The first of the graph is 0.
+        parts: the facts of each part: type, span and text of a node; type and nodes of a bond.
+        nodes: the node of each part, within the graph; of a bond its two atoms.
         values: target -> [num_parts] contributions.
         base: target -> the number without any input, to which the contributions are added.
     """
@@ -64,8 +64,8 @@ class Contributions:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; with one target its name is left out."""
         listed = {
-            target: [{**part, "contribution": v} for part, v in zip(self.parts, own, strict=True)]
-            for target, own in self.values.items()
+            target: [{**p, "contribution": v} for p, v in zip(self.parts, values, strict=True)]
+            for target, values in self.values.items()
         }
         (target, *others) = listed
         if others:
@@ -82,10 +82,10 @@ class Contributions:
 
 
 class Explainer:
-    """Says what each part of a graph contributes to a prediction.
+    """Computes the contribution of each part of a graph to a prediction.
 
-    Where bonds are nodes, a bond is one part for both of its directions, and the features of an
-    atom that its input repeats belong to the atom.
+    If bonds are nodes, a bond is one part for both of its directions; the features of an atom that
+    its input repeats count for the atom.
 
     Args:
         trained: the model.
@@ -110,12 +110,12 @@ class Explainer:
         kinds = [f"{kind}_contributions" for kind in self.kinds]
         return [f"{target}_{what}" for target in self.targets for what in ("base", *kinds)]
 
-    def cells(self, found: Contributions) -> Iterator[Any]:
-        """The numbers and lists that stand in these columns."""
+    def cells(self, contributions: Contributions) -> Iterator[Any]:
+        """The numbers and lists of these columns."""
         for target in self.targets:
-            yield found.base[target]
+            yield contributions.base[target]
             for kind in self.kinds:
-                yield found.listed(target, kind)
+                yield contributions.listed(target, kind)
 
     def explain(self, dag: TypedDAG) -> list[Contributions]:
         """The contributions to the prediction for each graph.
@@ -140,33 +140,34 @@ class Explainer:
         pairs = list(zip(self.members, inputs, strict=True))
         classes = _predicted_classes(pairs, batch)
         base = contributions = torch.zeros(())
-        for member, own in pairs:
+        for member, own_inputs in pairs:
             numbers = partial(_numbers, member, batch, classes, self._columns)
-            found = integrated_gradients(numbers, own, list(_shares(member, batch.dag)), batch.dag)
-            base, contributions = base + found[0], contributions + found[1]
+            shares = list(_shares(member, batch.dag))
+            result = integrated_gradients(numbers, own_inputs, shares, batch.dag)
+            base, contributions = base + result[0], contributions + result[1]
         count = len(self.members)
         return list(self._by_graph(dag, base / count, contributions / count))
 
-    def _by_graph(self, dag: TypedDAG, base: Tensor, found: Tensor) -> Iterator[Contributions]:
+    def _by_graph(self, dag: TypedDAG, base: Tensor, of_nodes: Tensor) -> Iterator[Contributions]:
         facts, ptr = list(node_facts(dag)), dag.node_ptr.tolist()
-        values, bases = seven_digits(found.cpu()), seven_digits(base.cpu())
+        values, bases = seven_digits(of_nodes.cpu()), seven_digits(base.cpu())
         parts = _parts(dag, self.kinds)
         for graph, (start, end) in enumerate(pairwise(ptr)):
             nodes = [node for node in range(start, end) if node in parts]
-            own = [tuple(n - start for n in parts[node]) for node in nodes]
+            within = [tuple(n - start for n in parts[node]) for node in nodes]
             yield Contributions(
                 [
                     {"type": BOND, "nodes": list(ends)} if len(ends) > 1 else facts[node]
-                    for node, ends in zip(nodes, own, strict=True)
+                    for node, ends in zip(nodes, within, strict=True)
                 ],
-                own,
+                within,
                 {t: [values[n][k] for n in nodes] for k, t in enumerate(self.targets)},
                 dict(zip(self.targets, bases[graph], strict=True)),
             )
 
 
 def _members(model: Model) -> list[GraphModel]:
-    """The networks whose predictions a model averages: one, or those of an ensemble."""
+    """The members of an ensemble, or the model; raises ConfigError for models without them."""
     members = []
     for member in members_of(model):
         if not isinstance(member, GraphModel) or member.lowering is not None:
@@ -191,7 +192,7 @@ def _raw(model: GraphModel, batch: Batch, inputs: Mapping[str, Tensor]) -> Tenso
 def _predicted_classes(
     pairs: Sequence[tuple[GraphModel, Mapping[str, Tensor]]], batch: Batch
 ) -> Tensor | None:
-    """[num_graphs] the class that all members together predict; None without several classes."""
+    """[num_graphs] the class with the largest mean probability; None without several classes."""
     if pairs[0][0].head.task != "multiclass":
         return None
     each = [_raw(model, batch, inputs).softmax(1) for model, inputs in pairs]
@@ -220,8 +221,8 @@ class Share(NamedTuple):
 
     Args:
         node_type: the type.
-        values: [num_nodes_of_type, width]; the shares of a type add up to what the encoder gives.
-        part: [num_nodes_of_type] the node that each row is a contribution of.
+        values: [num_nodes_of_type, width]; the shares of a type add up to the encoder's vectors.
+        part: [num_nodes_of_type] the node to which the contribution of each row belongs.
     """
 
     node_type: str
@@ -262,7 +263,7 @@ def _bond_ends(dag: TypedDAG) -> tuple[Tensor, Tensor]:
 
 
 def _parts(dag: TypedDAG, kinds: Sequence[str]) -> dict[int, tuple[int, ...]]:
-    """The node of each part -> itself; of a bond, whose first direction it is, the two atoms."""
+    """Node -> the nodes of its part: itself, or the two atoms of a bond's first direction."""
     parts: dict[int, tuple[int, ...]] = {
         node: (node,) for kind in kinds for node in dag.nodes_of_type(kind).tolist()
     }
@@ -280,18 +281,18 @@ def integrated_gradients(
     """[num_graphs, num_targets] numbers of zero inputs, and [num_nodes, num_targets] contributions.
 
     By the midpoint rule, with more steps while the sum of a graph is off by more than `TOLERANCE`,
-    and a warning if it still is. A smaller error is divided among the contributions in proportion
-    to their sizes.
+    and a warning if it still is at the end. A smaller error is divided among the contributions in
+    proportion to their sizes.
     """
     with torch.no_grad():
         base = numbers({name: torch.zeros_like(x) for name, x in inputs.items()})
         wanted = numbers(inputs) - base
     steps = FEWEST_STEPS
     while True:
-        found = wanted.new_zeros(dag.num_nodes, wanted.shape[1])
-        _add_along_path(found, numbers, inputs, shares, steps)
-        error = wanted - _graph_sums(found, dag)
-        sizes = _graph_sums(found.abs(), dag)
+        total = wanted.new_zeros(dag.num_nodes, wanted.shape[1])
+        _add_along_path(total, numbers, inputs, shares, steps)
+        error = wanted - _graph_sums(total, dag)
+        sizes = _graph_sums(total.abs(), dag)
         is_off = error.abs() > TOLERANCE * sizes
         if steps >= MOST_STEPS or not is_off.any():
             break
@@ -304,7 +305,7 @@ def integrated_gradients(
             stacklevel=2,
         )
     rest = torch.where(is_off | (sizes == 0), 0.0, error / sizes)
-    return base, found + found.abs() * rest[dag.batch]
+    return base, total + total.abs() * rest[dag.batch]
 
 
 def _add_along_path(
@@ -327,8 +328,8 @@ def _add_along_path(
             )
             by_type = dict(zip(names, gradients, strict=True))
             for share in shares:
-                own = (by_type[share.node_type] * share.values).sum(1) / steps
-                total[:, target].index_add_(0, share.part, own)
+                rows = (by_type[share.node_type] * share.values).sum(1) / steps
+                total[:, target].index_add_(0, share.part, rows)
 
 
 def _graph_sums(values: Tensor, dag: TypedDAG) -> Tensor:

@@ -1,4 +1,4 @@
-"""Frames: tables from Python, read by their columns and given back with columns of predictions."""
+"""Frames: tables from Python, read by columns and returned with columns of predictions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from graphfold.errors import DataError
 
-#: Of the values of a column -> what Arrow calls it.
+#: The type of the values of a column -> its name in Arrow.
 ARROW_TYPES = {float: "float64", int: "int64", str: "string"}
 
 
@@ -20,7 +20,7 @@ class NewColumn(NamedTuple):
         name: its name.
         of: the type of the values, `float`, `int` or `str`.
         is_list: whether there is a list of them in each row, one for each node.
-        values: one for each row; None is a missing one.
+        values: one value for each row; None is a missing one.
     """
 
     name: str
@@ -38,7 +38,7 @@ class NewColumn(NamedTuple):
 
 
 def with_reason(columns: Sequence[NewColumn], taken: Sequence[str]) -> list[NewColumn]:
-    """The columns and `reason`, with _2, _3 and so on in the names that a table has already."""
+    """The columns and `reason`; names that a table already has get _2, _3 and so on."""
     used, free = set(taken), []
     for column in (*columns, NewColumn("reason", str)):
         name, number = column.name, 1
@@ -54,9 +54,9 @@ class Frame(NamedTuple):
     """A table.
 
     Args:
-        names: those of its columns.
-        values: gives the values of a column, by its name; None is a missing one.
-        add: makes a table of the same kind, with further columns behind those it has.
+        names: the names of its columns.
+        values: column name -> its values; None is a missing one.
+        add: returns a table of the same kind with further columns at the end.
     """
 
     names: Sequence[str]
@@ -76,7 +76,7 @@ class Frame(NamedTuple):
 
 
 def read_frame(data: Any, verb: str) -> Frame | None:
-    """The columns of a table; None if it is none.
+    """The frame of a table; None if the data are no table.
 
     A DataFrame of pandas or polars, an Arrow table, anything else that gives itself to Arrow
     (`__arrow_c_stream__`), or a mapping from names to columns.
@@ -86,7 +86,7 @@ def read_frame(data: Any, verb: str) -> Frame | None:
         verb: the method that was called, for messages.
 
     Raises:
-        DataError: if a name occurs twice, or the columns of a mapping are no columns.
+        DataError: if a name occurs twice, or the values of a mapping are no columns.
     """
     pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
     if pandas is not None and isinstance(data, pandas.DataFrame):
@@ -101,14 +101,14 @@ def read_frame(data: Any, verb: str) -> Frame | None:
 
 
 def read_list(data: Any, verb: str) -> Iterable[Any]:
-    """The items of a list, of a column, or of whatever else gives one record after the other.
+    """The items of a list, a column, or another iterable of records.
 
     Args:
         data: the list.
         verb: the method that was called, for messages.
 
     Raises:
-        DataError: if it is one record, or iterating over it gives names, or no order.
+        DataError: if it is one record, or iterating over it gives names, or has no order.
     """
     if isinstance(data, str | bytes | bytearray) or not isinstance(data, Iterable):
         raise one_record(data, verb)
@@ -136,7 +136,7 @@ def one_record(record: Any, verb: str) -> DataError:
     return DataError(f"{verb} takes a list, not one record. Write {verb}([{record!r}]).")
 
 
-#: Modules whose objects can be iterated over, and are one record all the same.
+#: Modules of objects that are one record although they are iterable.
 _ONE_RECORD = ("rdkit.",)
 
 
@@ -145,17 +145,17 @@ def _of_pandas(pandas: Any, frame: Any) -> Frame:
     _refuse_twice("DataFrame", names)
 
     def add(columns: Sequence[NewColumn]) -> Any:
-        whole = frame.copy()
+        extended = frame.copy()
         for column in columns:
             dtype = _pandas_type(pandas, column)
-            whole[column.name] = pandas.Series(column.values, frame.index, dtype=dtype)
-        return whole
+            extended[column.name] = pandas.Series(column.values, frame.index, dtype=dtype)
+        return extended
 
     return Frame(names, lambda name: _values(pandas, frame.iloc[:, names.index(name)]), add)
 
 
 def _values(pandas: Any, series: Any) -> list[Any]:
-    """Plain values; None where one is missing, in whatever way."""
+    """The values of a pandas column as plain values; None where one is missing."""
     pairs = zip(series.tolist(), pandas.isna(series).tolist(), strict=True)
     return [None if is_missing else value for value, is_missing in pairs]
 
@@ -165,7 +165,7 @@ def _pandas_type(pandas: Any, column: NewColumn) -> Any:
         return object
     if column.of is str:
         return pandas.Series([""]).dtype  # pandas 3 has a type of text, those before have objects
-    # Whole numbers some of which are missing have a type of their own.
+    # Integers with missing values have a special type.
     return "Int64" if column.of is int and None in column.values else ARROW_TYPES[column.of]
 
 
@@ -177,11 +177,11 @@ def _of_arrow(table: Any) -> Frame:
     _refuse_twice("table", table.column_names)
 
     def add(columns: Sequence[NewColumn]) -> Any:
-        whole = table
+        extended = table
         for column in columns:
             array = pyarrow.array(column.values, column.arrow_type)
-            whole = whole.append_column(pyarrow.field(column.name, column.arrow_type), [array])
-        return whole
+            extended = extended.append_column(column.name, array)
+        return extended
 
     return Frame(table.column_names, lambda name: table.column(name).to_pylist(), add)
 
@@ -198,28 +198,27 @@ def _of_exporter(frame: Any) -> Frame:
 
 
 def _of_mapping(data: Mapping[Any, Any], verb: str) -> Frame:
-    columns = {str(name): _column(value) for name, value in data.items()}
-    lengths = {name: len(column) for name, column in columns.items() if column is not None}
-    if len(lengths) < len(columns):
+    lists = {str(name): _column(value) for name, value in data.items()}
+    columns = {name: values for name, values in lists.items() if values is not None}
+    if len(columns) < len(lists):
         raise one_record(data, verb)
-    if len({*lengths.values()}) > 1:
-        found = ", ".join(f"'{name}' has {length} values" for name, length in lengths.items())
-        raise DataError(f"the columns are not equally long: {found}. Give a value for every row.")
-    whole = {name: column for name, column in columns.items() if column is not None}
+    if len({*map(len, columns.values())}) > 1:
+        lengths = ", ".join(f"'{name}' has {len(c)} values" for name, c in columns.items())
+        raise DataError(f"the columns are not equally long: {lengths}. Give a value for every row.")
     return Frame(
-        [*whole], whole.__getitem__, lambda more: {**data, **{c.name: c.values for c in more}}
+        [*columns], columns.__getitem__, lambda more: {**data, **{c.name: c.values for c in more}}
     )
 
 
 def _plain(value: Any) -> Any:
-    """A cell in plain values: times are text, arrays are lists."""
+    """A cell as a plain value: times are text, arrays are lists."""
     if isinstance(value, date | time):
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _column(values: Any) -> list[Any] | None:
-    """The values of a column; None if it is none."""
+    """The values of a column; None for other objects."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(values, method):
             listed = getattr(values, method)()

@@ -1,6 +1,7 @@
 """Inputs of commands: files, patterns, folders, pipes, and `-` for standard input.
 
-A pipe is kept in a temporary file, for a reader may begin anew: a table finds its columns first.
+A pipe is copied into a temporary file, since a reader may read twice: a table reads its header
+first.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +30,8 @@ class Input(NamedTuple):
 
     Args:
         path: the file; `-` is standard input.
-        name: its path within the folder or the pattern that was given, else its name; outputs are
-            called after it.
+        name: its path within the folder or the pattern of the command, else its name; the name of
+            the output follows from it.
     """
 
     path: Path
@@ -38,21 +39,21 @@ class Input(NamedTuple):
 
 
 def find_inputs(words: Sequence[Path], adapter: Adapter) -> list[Input]:
-    """The inputs that are given by files, patterns and folders, each as in training.
+    """The inputs that files, patterns and folders stand for, as in training.
 
     Raises:
         DataError: if no file fits a pattern, or none is in a folder.
     """
-    found: list[Input] = []
+    inputs: list[Input] = []
     for word in words:
         if word == STANDARD_INPUT:
-            found.append(Input(word, Path("stdin")))
+            inputs.append(Input(word, Path("stdin")))
             continue
         parent = fixed_part(word)
         for file in expand(word, adapter.expands_folders, "INPUT"):
             below = file.is_relative_to(parent)
-            found.append(Input(file, file.relative_to(parent) if below else Path(file.name)))
-    return found
+            inputs.append(Input(file, file.relative_to(parent) if below else Path(file.name)))
+    return inputs
 
 
 def is_piped(path: Path) -> bool:
@@ -67,36 +68,33 @@ def shown_name(path: Path) -> str:
 
 @contextmanager
 def readable(path: Path) -> Iterator[Path]:
-    """A file that may be read as often as need be; errors call it as the user did.
+    """A file that can be read twice; errors name it as the user did.
 
-    A pipe whose name does not say the kind of table is CSV, or Parquet by its content.
+    A pipe without a suffix in its name is CSV, or Parquet by its content.
 
     Raises:
         DataError: if there is no such file.
     """
     if not is_piped(path):
         if not path.exists():
-            raise DataError(f"{path}: no such file. Correct the path.", path=str(path))
+            raise DataError.in_file(path, "no such file. Correct the path.")
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="graphfold-") as folder:
-        kept = _keep(path, Path(folder))
+        copy = _copied(path, Path(folder))
         try:
-            yield kept
+            yield copy
         except GraphfoldError as error:
-            error.message = error.message.replace(str(kept), shown_name(path))
+            error.message = error.message.replace(str(copy), shown_name(path))
             raise
 
 
-def _keep(path: Path, folder: Path) -> Path:
+def _copied(path: Path, folder: Path) -> Path:
     content = folder / "content"
-    with content.open("wb") as file:
-        if path == STANDARD_INPUT:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        else:
-            with path.open("rb") as stream:
-                shutil.copyfileobj(stream, file)
-    with content.open("rb") as file:
+    source = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb")
+    with content.open("wb+") as file, source as stream:
+        shutil.copyfileobj(stream, file)
+        file.seek(0)
         magic = file.read(len(_PARQUET))
     ending = "".join(path.suffixes) or (".parquet" if magic == _PARQUET else ".csv")
     if magic.startswith(_GZIP) and not ending.endswith(".gz"):

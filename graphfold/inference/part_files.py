@@ -1,4 +1,4 @@
-"""split.csv and predictions.csv: the part of each record, and what was predicted of it."""
+"""split.csv and predictions.csv: the part and the predictions of each record."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers
 from graphfold.training.run.trained import TrainedModel
 
-#: The columns of both files that say where a record comes from.
+#: The first columns of both files: the part and the place of a record.
 PLACE = ("part", "file", "line", "record")
 
-#: Records that are described together, and rows whose predictions are put into words together.
+#: Records, and rows of predictions, that are processed together.
 _CHUNK = 4096
 
 
 def write_split(path: Path, data: DataModule) -> None:
-    """Writes a line for each usable record, in the order of the files: its part and its place.
+    """Writes the part and the place of each usable record, in the order of the files.
 
     Args:
         path: the file, written whole or not at all.
         data: the data of a run, prepared.
     """
-    number_of_part = torch.zeros(data.facts.num_graphs, dtype=torch.int8)
+    part_of = np.zeros(data.facts.num_graphs, dtype=np.int8)
     for number, part in enumerate(PARTS):
-        number_of_part[data.split.part(part)] = number
+        part_of[data.split.part(part).numpy()] = number
     with _table(path) as table:
         table.writerow(PLACE)
-        for records in torch.split(torch.arange(len(number_of_part)), _CHUNK):
-            parts = [PARTS[number] for number in number_of_part[records].tolist()]
-            places = _places(data, records)
-            table.writerows([part, *place] for part, place in zip(parts, places, strict=True))
+        for records in torch.split(torch.arange(len(part_of)), _CHUNK):
+            places = zip(part_of[records.numpy()].tolist(), _places(data, records), strict=True)
+            table.writerows([PARTS[number], *place] for number, place in places)
 
 
 def write_predictions(
@@ -55,60 +54,49 @@ def write_predictions(
 
     The columns are `PLACE`; of molecules `smiles`; of nodes `node`, the number of the node in its
     record, `root`, 1 for the root of a tree (an output node) and else 0, and `text`, the words
-    under it. Then, target by target, TARGET_measured (empty where it was not measured, `>5` for a
-    bound) and what `graphfold predict` writes: TARGET_pred, TARGET_prob_CLASS, TARGET_std,
-    TARGET_lower and so on. Of more than `MOST_CLASSES` classes only the probability of the
-    predicted one is there, as TARGET_prob. A prediction that is no finite number is empty.
+    under it. Then, target by target, TARGET_measured (empty for a missing value, `>5` for a bound)
+    and the columns of `graphfold predict`: TARGET_pred, TARGET_prob_CLASS, TARGET_std, TARGET_lower
+    and so on. Of more than `MOST_CLASSES` classes only the predicted one has its probability, as
+    TARGET_prob. A prediction that is no finite number is empty.
 
     Args:
         path: the file, written whole or not at all.
         data: the data of the run, prepared.
-        trained: what predicts.
+        trained: the model.
         rows: part -> its predictions and targets.
     """
     head, columns = trained.head, _shown_columns(trained)
     with _table(path) as table:
-        described = _descriptions(head, data.select([]))
-        table.writerow([*PLACE, *described, *_header(columns)])
-        whole = data.select_facts if head.level == "graph" else data.select
+        descriptions = _descriptions(head, data.select([]))
+        table.writerow([*PLACE, *descriptions, *_header(columns)])
+        select = data.select_facts if head.level == "graph" else data.select
         for part, all_rows in rows.items():
-            for numbers, own in _pieces(data.split.part(part), all_rows):
+            for numbers, piece in _pieces(data.split.part(part), all_rows):
                 places = _places(data, numbers)
-                facts = _descriptions(head, whole(numbers)).values()
-                for row, graph, cells in _cells(head, columns, own):
-                    what = [fact[row] for fact in facts]
-                    table.writerow([part, *places[graph], *what, *cells])
+                facts = _descriptions(head, select(numbers)).values()
+                for row, graph, cells in _cells(head, columns, piece):
+                    described = [fact[row] for fact in facts]
+                    table.writerow([part, *places[graph], *described, *cells])
 
 
 def _pieces(numbers: Tensor, rows: EvalRows) -> Iterator[tuple[Tensor, EvalRows]]:
-    """`_CHUNK` records at a time, each with the rows of these, which stand in their order."""
-    for graphs in torch.split(torch.arange(rows.num_graphs), _CHUNK):
-        first, last = graphs[0], graphs[-1] + 1
-        mine = slice(*torch.searchsorted(rows.graph, torch.stack([first, last])).tolist())
-        yield (
-            numbers[first:last],
-            EvalRows(
-                rows.prediction[mine],
-                rows.target[mine],
-                rows.loss[mine],
-                rows.graph[mine] - first,
-                rows.is_root[mine],
-                len(graphs),
-            ),
-        )
+    """`_CHUNK` records at a time, with their rows."""
+    graphs = torch.arange(rows.num_graphs)
+    for chunk in torch.split(graphs, _CHUNK):
+        yield numbers[chunk], rows.at((graphs >= chunk[0]) & (graphs <= chunk[-1]))
 
 
 @contextmanager
 def _table(path: Path) -> Iterator[Any]:
-    """A writer of the rows of a CSV file, which is there whole or not at all."""
+    """A writer of CSV rows, to a file that appears when it is complete."""
     with text_output(path) as text:
         yield csv.writer(text, lineterminator="\n")
 
 
 def _places(data: DataModule, numbers: Tensor) -> list[tuple[str, int, int]]:
-    """File, line and record of some records; files are named from the folder that holds them all.
+    """File, line and record of some records; paths are relative to the common folder of all files.
 
-    So the names say nothing of the machine, and two files of one name in two folders differ.
+    So paths do not depend on the machine, and files of one name in two folders differ.
     """
     paths = [os.path.abspath(file.path) for file in data.files]
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
@@ -158,14 +146,14 @@ def _header(columns: Sequence[OutputColumn]) -> Iterator[str]:
 def _cells(
     head: Head, columns: Sequence[OutputColumn], rows: EvalRows
 ) -> Iterator[tuple[int, int, list[Any]]]:
-    """Row, graph and cells of each row that has a line."""
+    """Row, graph and cells of each row that is written: of nodes the measured ones."""
     shown = torch.arange(len(rows.graph))
     if head.level != "graph":
         shown = shown[head.is_measured(rows.target)]
     for chunk in torch.split(shown, _CHUNK):
         prediction, target = rows.prediction[chunk], rows.target[chunk]
         is_float32 = target.dtype == torch.float32
-        known = zip(
+        facts = zip(
             chunk.tolist(),
             rows.graph[chunk].tolist(),
             prediction.value.isfinite().flatten(1).all(1).tolist(),
@@ -173,12 +161,12 @@ def _cells(
             zip(*(column.values(prediction) for column in columns), strict=True),
             strict=True,
         )
-        for row, graph, is_finite, measured, values in known:
+        for row, graph, is_finite, measured, values in facts:
             cells: list[Any] = []
             for column, value in zip(columns, values, strict=True):
                 if column.part == VALUE:
-                    own = measured.get(column.target)
-                    is_long = is_float32 and isinstance(own, float)
-                    cells.append(float(f"{own:.7g}") if is_long else own)
+                    target_value = measured.get(column.target)
+                    is_long = is_float32 and isinstance(target_value, float)
+                    cells.append(float(f"{target_value:.7g}") if is_long else target_value)
                 cells.append(value if is_finite else None)
             yield row, graph, cells

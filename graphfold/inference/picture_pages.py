@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,78 +22,67 @@ INDEX = "index.html"
 
 
 def draw_input(
-    predictor: Predictor, given: Path, folder: Path | None, target: str | None = None
+    predictor: Predictor, source: Path, folder: Path | None, target: str | None = None
 ) -> None:
-    """Draws the records of an input, and prints where the page is; see `draw_file`.
-
-    Args:
-        predictor: the model.
-        given: the file; `-` is standard input.
-        folder: where to write; None for a folder that is called after the file.
-        target: whose contributions colour molecules; None for the first.
-    """
-    name = shown_name(given)
-    stem = "stdin" if given == STANDARD_INPUT else given.name.partition(".")[0]
-    drawn = folder or Path(f"{stem}_drawings")
-    if drawn.exists() and not drawn.is_dir():
-        raise ConfigError(f"{drawn}: is a file. Name a folder with --output.")
-    check_output(drawn / INDEX if drawn.exists() else drawn)
-    with readable(given) as path, quick_for_small(predictor, path):
-        counts = draw_file(predictor, path, drawn, Path(name).name, target)
-    say_counts(predictor, counts, "drawn", name)
-    print(drawn / INDEX)
-
-
-def draw_file(
-    predictor: Predictor, path: Path, folder: Path, title: str, target: str | None = None
-) -> Counts:
     """Draws the records of a file: `00001.svg` and so on, and `index.html` with all of them.
 
-    The page is written as a stream, so memory is constant.
+    The page is written as a stream, so memory is constant. Its path is printed.
 
     Args:
         predictor: the model.
-        path: the file.
-        folder: where to write; it is made if need be, files of the same names are replaced.
-        title: of the page.
+        source: the file; `-` is standard input.
+        folder: the folder of the output, made if need be; files of the same names are replaced.
+            None for one named after the file.
         target: the target whose contributions colour molecules; None for the first.
 
-    Returns:
-        How many records were drawn, and how many could not be read or predicted.
-
     Raises:
-        DataError: if the file cannot be used as a whole.
-        ConfigError: if there is no such target.
+        DataError: if the file cannot be used as a whole, or not one record can be drawn.
+        ConfigError: if the target is unknown, or the folder cannot be written to.
     """
     targets = predictor.trained.head.targets
     target = target or targets[0]
     if target not in targets:
         hint = did_you_mean(target, targets)
         raise ConfigError(f"no target '{target}'.{hint} There are: {', '.join(targets)}.")
-    folder.mkdir(exist_ok=True)
-    counts: Counter[bool] = Counter()
+    stem = "stdin" if source == STANDARD_INPUT else source.name.partition(".")[0]
+    folder = folder or Path(f"{stem}_drawings")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file. Name a folder with --output.")
+    check_output(folder / INDEX if folder.exists() else folder)
+    name, counts = shown_name(source), Counter[bool]()
+    title = Path(name).name
+    with readable(source) as path, quick_for_small(predictor, path):
+        folder.mkdir(exist_ok=True)
+        records = shown(_drawn(predictor, path, target), f"drawing {title}")
+        facts = {"title": title, "targets": ", ".join(targets)}
+        with whole_file(folder / INDEX) as file:
+            page = page_template("drawings.html")
+            page.stream(facts, records=_written(records, folder, counts)).dump(file, "utf-8")
+    say_counts(predictor, Counts(counts[True], counts[False]), "drawn", name)
+    print(folder / INDEX)
 
-    def records() -> Iterator[dict[str, Any]]:
-        def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
-            predictions = predictor.predict_graphs(dag)
-            targets = [target] * dag.num_graphs
-            drawings = draw_graphs(predictor.trained, dag, predictions, targets)
-            return zip(predictions, drawings, strict=True)
 
-        for number, (_, answer) in enumerate(predictor.walk(path, draw), start=1):
-            if isinstance(answer, Unread):
-                answer = as_prediction(answer), None
-            prediction, drawing = answer
-            counts[drawing is not None] += 1
-            name = f"{number:05d}"
-            if drawing is not None:
-                write_text(folder / f"{name}.svg", drawing.svg + "\n")
-            yield {"name": name, "record": prediction, "drawing": drawing}
+def _drawn(
+    predictor: Predictor, path: Path, target: str
+) -> Iterator[tuple[Prediction, Drawing | None]]:
+    """The prediction for each record, and its picture; None without a prediction."""
 
-    with whole_file(folder / INDEX) as file:
-        records_shown = shown(records(), f"drawing {title}")
-        page = page_template("drawings.html").stream(
-            title=title, targets=", ".join(targets), records=records_shown
-        )
-        page.dump(file, encoding="utf-8")
-    return Counts(counts[True], counts[False])
+    def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
+        predictions = predictor.predict_graphs(dag)
+        drawings = draw_graphs(predictor.trained, dag, predictions, [target] * dag.num_graphs)
+        return zip(predictions, drawings, strict=True)
+
+    for _, answer in predictor.walk(path, draw):
+        yield (as_prediction(answer), None) if isinstance(answer, Unread) else answer
+
+
+def _written(
+    records: Iterable[tuple[Prediction, Drawing | None]], folder: Path, counts: Counter[bool]
+) -> Iterator[dict[str, Any]]:
+    """Writes the pictures and counts them; yields the facts of each record for the page."""
+    for number, (prediction, drawing) in enumerate(records, start=1):
+        counts[drawing is not None] += 1
+        name = f"{number:05d}"
+        if drawing is not None:
+            write_text(folder / f"{name}.svg", drawing.svg + "\n")
+        yield {"name": name, "record": prediction, "drawing": drawing}

@@ -22,7 +22,7 @@ from graphfold.inference.tree_svg import Arc, Label, draw_arcs, draw_tree
 from graphfold.layers import Head
 from graphfold.training.run.trained import TrainedModel
 
-#: Graph features that hold the input as people read it; the first that are there are shown.
+#: Graph features with the text of the input; the first that exist are shown.
 _TEXTS = (("text",), ("sentence_a", "sentence_b"), ("smiles",))
 
 #: Classes whose probabilities a tooltip lists.
@@ -35,8 +35,8 @@ class Drawing:
 
     Args:
         svg: an SVG element.
-        text: the input as people read it.
-        prediction: what is predicted of the whole graph.
+        text: the text of the input.
+        prediction: the predictions for the whole graph.
         target: the target whose contributions colour a molecule: blue raises it, orange lowers it.
     """
 
@@ -65,7 +65,7 @@ def draw_graphs(
     targets: Sequence[str] | None = None,
     has_targets: bool = False,
 ) -> Iterator[Drawing | None]:
-    """The picture of each graph; None where there is no prediction.
+    """The picture of each graph; None without a prediction.
 
     Args:
         trained: the model.
@@ -90,8 +90,7 @@ def draw_graphs(
             continue
         one = select(dag, [graph])
         measured = head.measured_values(head.target_rows(one)) if has_targets else []
-        found = contributions[graph]
-        yield draw_graph(one, prediction, head, measured, found, targets[graph])
+        yield draw_graph(one, prediction, head, measured, contributions[graph], targets[graph])
 
 
 def draw_graph(
@@ -106,11 +105,11 @@ def draw_graph(
 
     Args:
         dag: the graph as read, with its strings.
-        prediction: what was predicted of it.
-        head: what predicted it.
+        prediction: the predictions for the graph.
+        head: the head that made them.
         measured: of each row of the head, target -> the measured value.
-        contributions: those of its parts, which colour a molecule.
-        target: the target that these are contributions to.
+        contributions: the contributions of its parts, which colour a molecule.
+        target: the target of these contributions.
     """
     labels = _labels(dag, prediction, head, measured)
     values: dict[tuple[int, ...], float] = {}
@@ -120,16 +119,16 @@ def draw_graph(
         svg = _draw_molecule(dag, {} if head.level == "graph" else labels, values)
     else:
         svg = _draw_tree(dag, labels, prediction.added)
-    told = []
-    for name, found in prediction.targets.items():
-        sure = found.probabilities.get(found.value)
-        told.append(f"{name}: {shown(found.value)}" + (f" ({sure:.2f})" if sure else ""))
+    sentences = []
+    for name, predicted in prediction.targets.items():
+        p = predicted.probabilities.get(predicted.value)
+        sentences.append(f"{name}: {shown(predicted.value)}" + (f" ({p:.2f})" if p else ""))
     text = _text_of(dag)
-    return Drawing(svg, text, " · ".join(told), target if contributions else None)
+    return Drawing(svg, text, " · ".join(sentences), target if contributions else None)
 
 
 def shown(value: Any) -> str:
-    """A value as it is drawn: a number with three digits."""
+    """The text of a value in a picture; numbers have three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
@@ -148,7 +147,7 @@ def class_colours(labels: Sequence[Any]) -> dict[str, str]:
 def _labels(
     dag: TypedDAG, prediction: Prediction, head: Head, measured: Sequence[Mapping[str, Any]]
 ) -> dict[int, Label]:
-    """Node -> label; of a prediction for the whole graph, that of its one root."""
+    """Node -> label; a prediction for the whole graph is the label of its only root."""
     nodes = list(range(dag.num_nodes)) if head.level == "node" else dag.output_index.tolist()
     facts = prediction.nodes
     if facts is None:
@@ -157,15 +156,12 @@ def _labels(
         facts = [plain_prediction(prediction.targets)]
     classes, target = head.labels(head.columns[0]), head.targets[0]
     colours = class_colours(classes) if classes else {}
-    values = measured or [{}] * len(nodes)
-    kept = [
-        (n, row.get(target))
-        for n, row in zip(nodes, values, strict=True)
-        if n not in prediction.added
-    ]
+    rows = zip(nodes, measured or [{}] * len(nodes), strict=True)
+    values = [(n, row.get(target) if colours else None) for n, row in rows]
+    values = [(node, value) for node, value in values if node not in prediction.added]
     return {
-        node: _label(own, None if not colours else value, colours)
-        for (node, value), own in zip(kept, facts, strict=True)
+        node: _label(fact, value, colours)
+        for (node, value), fact in zip(values, facts, strict=True)
     }
 
 
@@ -184,7 +180,7 @@ def _label(facts: Mapping[str, Any], measured: Any, colours: Mapping[str, str]) 
 def _draw_molecule(
     dag: TypedDAG, labels: Mapping[int, Label], values: Mapping[tuple[int, ...], float]
 ) -> str:
-    """A molecule; spans say which atom of the SMILES a node is."""
+    """A molecule; the span of a node is its atom in the SMILES."""
     from graphfold.datasets.molecules.drawing import draw_molecule
 
     places, ptr, index = dag.span[:, 0].tolist(), dag.input_ptr.tolist(), dag.input_index.tolist()
@@ -213,12 +209,12 @@ def _draw_tree(dag: TypedDAG, labels: Mapping[int, Label], added: Set[int]) -> s
                 edges[node] += edges[index[slot]]
             elif index[slot] >= 0:
                 edges[node].append((index[slot], relations[slot] or ""))
-    edges = {node: own for node, own in edges.items() if node not in added}
+    edges = {node: pairs for node, pairs in edges.items() if node not in added}
     texts = _texts(dag)
     if all(any(c.name == "form" for c in item.features) for item in dag.schema.types):
-        arcs = [Arc(head, *edge) for head, own in edges.items() for edge in own]
+        arcs = [Arc(head, *pair) for head, pairs in edges.items() for pair in pairs]
         return draw_arcs(sorted(edges), arcs, texts, labels)
-    inputs = {node: [other for other, _ in own] for node, own in edges.items()}
+    inputs = {node: [other for other, _ in pairs] for node, pairs in edges.items()}
     return draw_tree(inputs, texts, labels)
 
 
@@ -237,7 +233,7 @@ def _texts(dag: TypedDAG) -> dict[int, str]:
 
 
 def _text_of(dag: TypedDAG) -> str:
-    """The input of one graph as people read it: its text, or its words."""
+    """The text of the input of one graph: a feature of the graph, or its words."""
     for names in _TEXTS:
         if ("graph", names[0]) in dag.dictionaries:
             texts = [dag.strings("graph", name)[0] for name in names]

@@ -1,9 +1,8 @@
-"""`graphfold predict`: a run applied to files, one output for each, whole or not at all."""
+"""`graphfold predict`: applies a run to files and writes a complete output for each."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import NamedTuple
 
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.errors import ConfigError, DataError
-from graphfold.inference.answers import Answers, Embeddings, Predictions
-from graphfold.inference.explain import Explainer
+from graphfold.inference.answers import Answers
 from graphfold.inference.input_files import Input, find_inputs, readable, shown_name
 from graphfold.inference.prediction import check_format
 from graphfold.inference.predictor import Predictor, load
@@ -28,9 +26,8 @@ from graphfold.layers.model import cells_as_they_are
 from graphfold.training.config.overrides import in_words_of_set, parse_settings
 from graphfold.training.process.process import prepare_process
 
-#: Bytes up to which the cells are not compiled for a file, which takes longer than it saves there:
-#: one and a half seconds, most of them to load torch's compiler. So many are ten thousand SMILES,
-#: or two thousand trees of SST.
+#: Files of fewer bytes (ten thousand SMILES, two thousand trees of SST) are predicted without
+#: compiling the cells: loading torch's compiler takes longer than it saves.
 SMALL_FILE = 500_000
 
 
@@ -38,10 +35,10 @@ class Task(NamedTuple):
     """Content and format of an output.
 
     Args:
-        explain: also what the parts of a graph contribute.
-        embeddings: the vector that the head reads, in place of predictions.
-        form: "csv", "jsonl", "parquet", "npy", or a text format such as "brackets"; None for what
-            the name of the output says, else a table for a table and JSON lines for anything else.
+        explain: also write the contributions of the parts of a graph.
+        embeddings: write the vectors that the head reads, in place of predictions.
+        form: "csv", "jsonl", "parquet", "npy", or a text format such as "brackets"; None for the
+            suffix of the output, else a table for a table and JSON lines for anything else.
     """
 
     explain: bool = False
@@ -52,7 +49,7 @@ class Task(NamedTuple):
         """The format of an output.
 
         Raises:
-            ConfigError: if there is no such format of what is written.
+            ConfigError: if the content cannot be written in this format.
         """
         what, forms = "predictions for what is no table", ["jsonl"]
         if self.embeddings:
@@ -68,12 +65,6 @@ class Task(NamedTuple):
         if self.explain and form not in ("csv", "jsonl"):
             raise ConfigError(f"{form} has no place for contributions. Leave --explain out.")
         return form
-
-    def answers(self, predictor: Predictor, path: Path) -> Answers:
-        """The answers to the records of a file."""
-        if self.embeddings:
-            return Embeddings(predictor, path)
-        return Predictions(predictor, path, Explainer(predictor.trained) if self.explain else None)
 
 
 #: Format -> its writer; every other format is that of the records.
@@ -98,7 +89,7 @@ def command_predictor(
 ) -> Iterator[Predictor]:
     """The predictor of a command, with the threads of its run.
 
-    Errors within speak of --set; at the end it is said which values the model has not learnt.
+    Errors within name options by --set; at the end a warning lists values unknown to the model.
 
     Args:
         run: a run folder or a checkpoint file.
@@ -114,13 +105,14 @@ def command_predictor(
 
 
 def say_counts(predictor: Predictor, counts: Counts, done: str, name: str) -> None:
-    """Prints how many records were done.
+    """Prints the number of records.
 
     Raises:
         DataError: if not one record could be read.
     """
-    told = f"{counts.good} {done}, {counts.bad} could not be read (see their reason)"
-    print(told, file=sys.stderr)
+    print(
+        f"{counts.good} {done}, {counts.bad} could not be read (see their reason)", file=sys.stderr
+    )
     if predictor.num_changed:
         print(f"{predictor.num_changed} changed before reading", file=sys.stderr)
     if counts.bad and not counts.good:
@@ -143,9 +135,9 @@ def predict_files(
     Args:
         predictor: the model.
         words: files, patterns and folders; `-` for standard input.
-        output: of one file the file to write, None for standard output; else a folder, which gets
-            a file for each input. Those that are there are passed over.
-        task: what is written.
+        output: the output of one file, None for standard output; of several a folder for a file
+            each. Existing files are passed over.
+        task: content and format of the output.
         shard: (I, N) takes every N-th input, from the I-th on; None takes all.
 
     Raises:
@@ -154,12 +146,12 @@ def predict_files(
             written.
     """
     inputs = find_inputs(words, predictor.adapter)
-    is_one = [given.path for given in inputs] == [word.expanduser() for word in words[:1]]
+    is_one = [source.path for source in inputs] == [word.expanduser() for word in words[:1]]
     if is_one and shard is None and not (output is not None and output.is_dir()):
         counts = write_file(predictor, inputs[0].path, output, task)
     else:
         counts = _write_folder(predictor, inputs, output, task, shard or (1, 1))
-    name = ", ".join(shown_name(given.path) for given in inputs[:10])
+    name = ", ".join(shown_name(source.path) for source in inputs[:10])
     say_counts(predictor, counts, "embedded" if task.embeddings else "predicted", name)
 
 
@@ -170,17 +162,22 @@ def _write_folder(
     task: Task,
     shard: tuple[int, int],
 ) -> Counts:
-    """Writes a file for each input of a share, but for those that are there."""
-    number, count = shard
-    outputs = _output_names(predictor, inputs, _made_folder(folder), task)
+    """Writes a file for each input of a shard, unless it exists."""
+    if folder is None or folder.suffix or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(
+            f"several inputs are written into a folder, a file for each, and {folder} is none. "
+            "Name one with --output."
+        )
+    folder.mkdir(exist_ok=True)
+    outputs = _output_names(predictor, inputs, folder, task)
     done, errors = [Counts()], list[DataError]()
-    for given, output in [*outputs.items()][number - 1 :: count]:
+    for source, output in [*outputs.items()][shard[0] - 1 :: shard[1]]:
         if output.exists():
             print(f"{output}: is there, and passed over", file=sys.stderr)
             continue
         output.parent.mkdir(parents=True, exist_ok=True)
         try:
-            done.append(write_file(predictor, given.path, output, task))
+            done.append(write_file(predictor, source.path, output, task))
         except DataError as error:
             print(f"{output}: not written: {error.message}", file=sys.stderr)
             errors.append(error)
@@ -192,61 +189,51 @@ def _write_folder(
     return Counts(*map(sum, zip(*done, strict=True)))
 
 
-def _made_folder(folder: Path | None) -> Path:
-    if folder is None or folder.suffix or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(
-            f"several inputs are written into a folder, a file for each, and {folder} is none. "
-            "Name one with --output."
-        )
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def _output_names(
     predictor: Predictor, inputs: Sequence[Input], folder: Path, task: Task
 ) -> dict[Input, Path]:
-    """The output of each input, in its place within what was given.
+    """The output of each input, under its name in the folder.
 
     Raises:
         ConfigError: if two inputs would have one output, or an output is an input.
     """
     form = task.form_of(predictor, None)
-    names = {}
-    for given in inputs:
-        name = given.name.with_suffix("") if given.name.suffix.lower() == ".gz" else given.name
-        names[given] = folder / (name.with_suffix(f".{form}") if form in WRITERS else name)
-    twice = [output for output, times in Counter(names.values()).items() if times > 1]
-    own = {given.path.resolve() for given in inputs}
-    lost = [output for output in names.values() if output.resolve() in own]
-    for output in [*twice, *lost][:1]:
-        raise ConfigError(
-            f"{output} would be the output of two inputs, or is an input itself. Rename an input, "
-            "or name another folder."
-        )
+    names: dict[Input, Path] = {}
+    paths = {source.path.resolve() for source in inputs}
+    for source in inputs:
+        name = source.name.with_suffix("") if source.name.suffix.lower() == ".gz" else source.name
+        output = folder / (name.with_suffix(f".{form}") if form in WRITERS else name)
+        if output.resolve() in paths:
+            raise ConfigError(
+                f"{output} would be the output of two inputs, or is an input itself. Rename an "
+                "input, or name another folder."
+            )
+        paths.add(output.resolve())
+        names[source] = output
     return names
 
 
-def write_file(predictor: Predictor, given: Path, output: Path | None, task: Task) -> Counts:
+def write_file(predictor: Predictor, source: Path, output: Path | None, task: Task) -> Counts:
     """Writes an answer or a reason for each record of one input.
 
     Args:
         predictor: the model.
-        given: the file; `-` is standard input.
-        output: where to write, whole or not at all; None for standard output.
-        task: what is written.
+        source: the file; `-` is standard input.
+        output: the file to write, whole or not at all; None for standard output.
+        task: content and format of the output.
 
     Raises:
-        ConfigError: if what is asked for has no place in the format of the output.
+        ConfigError: if the content cannot be written in the format of the output.
         DataError: if the file cannot be used as a whole.
     """
     form = task.form_of(predictor, output)
-    with readable(given) as path, quick_for_small(predictor, path):
-        answers = task.answers(predictor, path)
+    with readable(source) as path, quick_for_small(predictor, path):
+        answers = Answers(predictor, path, task.embeddings, task.explain)
         WRITERS.get(form, write_records)(output, answers)
     return Counts(answers.good, answers.bad)
 
 
 def quick_for_small(predictor: Predictor, path: Path) -> AbstractContextManager[None]:
-    """Leaves the cells as they are for a small file."""
+    """A context in which cells are not compiled, if the file is small."""
     is_small = path.is_file() and path.stat().st_size < SMALL_FILE
     return cells_as_they_are(predictor.trained.model) if is_small else nullcontext()

@@ -1,8 +1,4 @@
-"""Prediction: the columns of one record, in the words of its targets and of its format.
-
-A node is named by its form, or by the forms of the words under it; trees are written back in
-brackets, sentences as CoNLL-U.
-"""
+"""Prediction: the predicted values of one record, with the names of targets, classes and nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +13,12 @@ from torch import Tensor
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import Adapter
 from graphfold.datasets.predicted_nodes import PredictedNodes
-from graphfold.errors import ConfigError
+from graphfold.errors import ConfigError, ellipsis
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.output_column import OutputColumn, TargetPrediction, by_target
 
-#: Classes whose probabilities JSON has for each node; of more classes, the likeliest.
+#: The most classes with a probability in the JSON of a node: the likeliest ones.
 MOST_CLASSES = 50
 
 _NOT_FINITE = "the model computes no finite number for this record"
@@ -34,14 +30,13 @@ class Prediction:
 
     Args:
         line: the 1-based line of the record.
-        reason: why there is no prediction; empty if there is one.
+        reason: the reason for the lack of a prediction; empty if there is one.
         targets: target -> its prediction for the whole graph, or for its only output node.
-        nodes: of every node of the record, where nodes are predicted: type, span, text,
+        nodes: if nodes are predicted, the facts of every node of the record: type, span, text,
             prediction, its probability, and the probabilities of all classes (of the likeliest
-            `MOST_CLASSES`); None for a whole graph.
-        rows: the cells of the columns of the predictions, once for the whole graph or for each of
-            these nodes.
-        added: the numbers of the nodes that reading added, which are not among these.
+            `MOST_CLASSES`); None for predictions of whole graphs.
+        rows: the cells of the output columns, once for the graph or for each of these nodes.
+        added: the numbers of the nodes that reading added, which `nodes` lacks.
     """
 
     line: int
@@ -56,25 +51,25 @@ class Prediction:
         targets = self.targets
         result = {
             "line": self.line,
-            "prediction": _unwrap({n: t.value for n, t in targets.items()}),
+            "prediction": _unwrap({name: t.value for name, t in targets.items()}),
         }
         named = {
-            name: {str(label): p for label, p in told.probabilities.items()}
-            for name, told in targets.items()
+            name: {str(label): p for label, p in t.probabilities.items()}
+            for name, t in targets.items()
         }
         if any(named.values()):
             result["probabilities"] = _unwrap(named)
-        for part in dict.fromkeys(part for told in targets.values() for part in told.extra):
-            result[part] = _unwrap({name: told.extra[part] for name, told in targets.items()})
+        for part in dict.fromkeys(part for t in targets.values() for part in t.extra):
+            result[part] = _unwrap({name: t.extra[part] for name, t in targets.items()})
         if self.nodes is not None:
             result["nodes"] = list(self.nodes)
         return {**result, "reason": self.reason}
 
     def cells(self, count: int) -> list[Any]:
-        """The cells of a table; of nodes each is a list of their values.
+        """The cells of a table; each is a list of the values of all nodes if these are predicted.
 
         Args:
-            count: how many columns there are; all are None where there is no prediction.
+            count: the number of columns; all cells are None without a prediction.
         """
         if self.reason:
             return [None] * count
@@ -94,11 +89,10 @@ def describe(
 
     Args:
         dag: the graphs as read, with their strings.
-        head: what predicted.
+        head: the head of the model.
         predicted: its predictions, on the CPU.
-        added: [num_nodes] bool, the nodes that reading added, see `Adapter.added_nodes`; None for
-            none.
-        columns: the columns of its predictions; None for those of the head.
+        added: [num_nodes] bool, see `Adapter.added_nodes`; None without added nodes.
+        columns: the output columns; None for those of the head.
     """
     columns = head.output_columns() if columns is None else columns
     lines, failed = dag.origin[:, 1].tolist(), _failed(dag, head, predicted)
@@ -109,8 +103,8 @@ def describe(
             if graph in failed:
                 yield Prediction(line, _NOT_FINITE)
                 continue
-            own = added_in.get(graph, frozenset())
-            yield Prediction(line, "", by_target(columns, row), None, [row], own)
+            left_out = added_in.get(graph, frozenset())
+            yield Prediction(line, "", by_target(columns, row), None, [row], left_out)
         return
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     node_ptr, all_facts = dag.node_ptr.tolist(), node_facts(dag)
@@ -118,37 +112,35 @@ def describe(
     all_nodes: Sequence[int] = range(dag.num_nodes) if is_of_nodes else outputs
     ptr = node_ptr if is_of_nodes else output_ptr
     for graph, line in enumerate(lines):
-        first, mine = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
-        # Facts of one graph at a time: those of a whole batch keep Python's collector busy.
+        first, own = node_ptr[graph], slice(ptr[graph], ptr[graph + 1])
+        # Facts of one graph at a time: those of a batch would keep Python's collector busy.
         facts = list(islice(all_facts, node_ptr[graph + 1] - first))
         if graph in failed:
             yield Prediction(line, _NOT_FINITE)
             continue
-        row_of = dict(zip(all_nodes[mine], rows[mine], strict=True))
-        told_of = {node: by_target(columns, row) for node, row in row_of.items()}
+        row_of = dict(zip(all_nodes[own], rows[own], strict=True))
+        targets_of = {node: by_target(columns, row) for node, row in row_of.items()}
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
-        root = told_of[roots[0]] if len(roots) == 1 else {}
-        own = added_in.get(graph, frozenset())
-        shown = [node for node in row_of if node - first not in own]
-        listed = [facts[node - first] | plain_prediction(told_of[node]) for node in shown]
-        yield Prediction(line, "", root, listed, [row_of[node] for node in shown], own)
+        root = targets_of[roots[0]] if len(roots) == 1 else {}
+        left_out = added_in.get(graph, frozenset())
+        shown = [node for node in row_of if node - first not in left_out]
+        listed = [facts[node - first] | plain_prediction(targets_of[node]) for node in shown]
+        yield Prediction(line, "", root, listed, [row_of[node] for node in shown], left_out)
 
 
 def _numbers_within_graphs(dag: TypedDAG, nodes: Tensor) -> dict[int, frozenset[int]]:
-    """graph -> the numbers, within it, of its nodes that are chosen, where there are any."""
-    if not nodes.any():
-        return {}
+    """Graph -> the numbers, within the graph, of its chosen nodes; no graph without any."""
     chosen = nodes.nonzero().view(-1)
     graphs = dag.batch[chosen]
     numbers: dict[int, set[int]] = {}
     pairs = zip(graphs.tolist(), (chosen - dag.node_ptr[graphs]).tolist(), strict=True)
     for graph, number in pairs:
         numbers.setdefault(graph, set()).add(number)
-    return {graph: frozenset(own) for graph, own in numbers.items()}
+    return {graph: frozenset(members) for graph, members in numbers.items()}
 
 
 def _failed(dag: TypedDAG, head: Head, predicted: Predicted) -> set[int]:
-    """The graphs of which some number is not finite."""
+    """The graphs with a predicted number that is not finite."""
     is_finite = predicted.value.isfinite()
     if is_finite.all():
         return set()
@@ -156,7 +148,7 @@ def _failed(dag: TypedDAG, head: Head, predicted: Predicted) -> set[int]:
 
 
 def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
-    """Type, span and text of every node, in node order; no text where there are no words."""
+    """Type, span and text of every node, in node order; no text without words."""
     types = [node_type.name for node_type in dag.schema.types]
     begins, ends = dag.span.t().tolist() if dag.num_nodes else ([], [])
     columns = zip(dag.op_type.tolist(), begins, ends, node_texts(dag), strict=True)
@@ -171,26 +163,23 @@ def node_facts(dag: TypedDAG) -> Iterator[dict[str, Any]]:
 def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
     """The prediction of one row as plain values, with the probabilities of its classes."""
     if len(targets) == 1:
-        (told,) = targets.values()
-        return _plain(told)
-    told_of = {name: _plain(told) for name, told in targets.items()}
-    facts = dict.fromkeys(["prediction", *(fact for told in told_of.values() for fact in told)])
+        (only,) = targets.values()
+        return _plain(only)
+    facts_of = {name: _plain(target) for name, target in targets.items()}
+    keys = dict.fromkeys(["prediction", *(key for facts in facts_of.values() for key in facts)])
     return {
-        fact: _unwrap({name: told[fact] for name, told in told_of.items() if fact in told})
-        for fact in facts
+        key: _unwrap({name: facts[key] for name, facts in facts_of.items() if key in facts})
+        for key in keys
     }
 
 
-def _plain(told: TargetPrediction) -> dict[str, Any]:
+def _plain(target: TargetPrediction) -> dict[str, Any]:
     """The facts of one target as plain values."""
-    value, probabilities = told.value, told.probabilities
-    facts: dict[str, Any] = {"prediction": value}
-    if probabilities:
-        facts["probability"] = probabilities[value]
-        facts["probabilities"] = _likeliest(probabilities)
-    if told.extra:
-        facts.update(told.extra)
-    return facts
+    facts: dict[str, Any] = {"prediction": target.value}
+    if target.probabilities:
+        facts["probability"] = target.probabilities[target.value]
+        facts["probabilities"] = _likeliest(target.probabilities)
+    return facts | target.extra
 
 
 def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
@@ -202,13 +191,13 @@ def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
 
 
 def _unwrap(by_target: Mapping[str, Any]) -> Any:
-    """The one value; a dict if there are several; None if there is none."""
+    """The value of a single target, a dict of several, or None of no target."""
     if len(by_target) > 1:
         return dict(by_target)
     return next(iter(by_target.values()), None)
 
 
-#: Characters of the text of a phrase; longer text ends in an ellipsis.
+#: The most characters of the text of a phrase.
 MOST_CHARACTERS = 200
 
 
@@ -225,7 +214,7 @@ def node_words(dag: TypedDAG) -> list[str | None]:
 
 
 def node_texts(dag: TypedDAG) -> list[str | None]:
-    """The text of every node: its form, or those of its inputs between blanks; None of no words.
+    """The text of every node: its form, or the texts of its inputs; None without words.
 
     A phrase of more than `MOST_CHARACTERS` is cut, so that long chains take linear time.
     """
@@ -233,25 +222,22 @@ def node_texts(dag: TypedDAG) -> list[str | None]:
     if not any(texts):
         return texts
     ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
-    texts.append(None)  # what an input that is absent, -1, finds
+    texts.append(None)  # the text of an absent input, -1
     for node in dag.depth.argsort(stable=True).tolist():
         if texts[node] is None:
             below = [texts[i] for i in index[ptr[node] : ptr[node + 1]]]
-            texts[node] = _cut(" ".join(text for text in below if text)) or None
+            phrase = " ".join(text for text in below if text)
+            texts[node] = ellipsis(phrase, MOST_CHARACTERS) or None
     return texts[:-1]
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
-
-
 def check_format(name: str, adapter: Adapter, head: Head) -> None:
-    """Raises ConfigError unless a model's predictions have a place in a text format.
+    """Raises ConfigError if a model's predictions cannot be written in a text format.
 
     Args:
         name: the format, "brackets" or "conllu".
-        adapter: what reads the model's records.
-        head: what predicts.
+        adapter: the adapter of the model's records.
+        head: the head of the model.
     """
     if adapter.text_format != name:
         read = adapter.text_format or f"what {type(adapter).__name__} reads"
@@ -271,6 +257,6 @@ def check_format(name: str, adapter: Adapter, head: Head) -> None:
 def written_nodes(prediction: Prediction, head: Head) -> PredictedNodes:
     """The values that `Adapter.write_back` writes into a record."""
     targets, nodes = head.targets, prediction.nodes or ()
-    told = [node["prediction"] for node in nodes]
-    values = {t: [v[t] if len(targets) > 1 else v for v in told] for t in targets}
+    predicted = [node["prediction"] for node in nodes]
+    values = {t: [v[t] if len(targets) > 1 else v for v in predicted] for t in targets}
     return PredictedNodes(prediction.reason, [node["span"] for node in nodes], values)

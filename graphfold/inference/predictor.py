@@ -14,7 +14,14 @@ from torch import Tensor
 from graphfold.batching import Batch
 from graphfold.batching.kernels.segment import segment_mean
 from graphfold.dag import TypedDAG, select
-from graphfold.datasets.adapter import Adapter, ReadResult, Record, count_changed, read_records
+from graphfold.datasets.adapter import (
+    Adapter,
+    ReadResult,
+    Record,
+    count_changed,
+    read_records,
+    result_or_error,
+)
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.features.feature_spec import UnknownValues
 from graphfold.datasets.storage.content_key import unchanged
@@ -30,9 +37,8 @@ from graphfold.training.run.run_folder import find_checkpoint
 from graphfold.training.run.trained import TrainedModel
 from graphfold.training.scoring import MEMORY_ERRORS, halves, is_out_of_memory
 
-#: Records that are predicted at once. The more there are, the more of their parts are equal and
-#: computed once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.
-#: Training batches are smaller, for other reasons.
+#: Records that are predicted at once. Larger batches have more equal parts, which are computed
+#: once: at 1,024 molecules a D-MPNN takes a tenth less time for each than at 512.
 BATCH_SIZE = 1024
 
 #: Nodes of a batch, about a few hundred megabytes of states.
@@ -43,7 +49,7 @@ Rows = TypeVar("Rows", Tensor, Predicted)
 
 
 class Unread(NamedTuple):
-    """The reason why a record could not be read, with the 1-based line in the file of the fault."""
+    """The reason why a record could not be read, with the 1-based line of the fault."""
 
     line: int
     reason: str
@@ -69,12 +75,12 @@ class Predictor:
     Args:
         trained: the model.
         settings: keys of the config group `data` that differ from the run's.
-        data: the data of the run, where they are there already; without `settings`.
+        data: the data of the run, if they exist already; without `settings`.
 
     Attributes:
-        adapter: what reads records; where it can do without targets, it does.
-        batch_size: how many records are predicted at once: as asked for, else that of the run or
-            `BATCH_SIZE`, whichever is larger.
+        adapter: the adapter of the records, without targets.
+        batch_size: how many records are predicted at once: the setting, else the larger of that of
+            the run and `BATCH_SIZE`.
         num_workers: processes that read files, as in `read_chunks`.
         num_changed: how many records were changed before they were predicted, so far.
         unknown: counts the values that the model has not learnt; None for no count.
@@ -89,8 +95,8 @@ class Predictor:
         data = data or trained.data({"path": ".", **(settings or {})})
         self.trained = trained
         self.adapter: Adapter = data.source.spec.make().without_targets()
-        is_asked = "batch_size" in (settings or {})
-        self.batch_size = data.batch_size if is_asked else max(data.batch_size, BATCH_SIZE)
+        is_set = "batch_size" in (settings or {})
+        self.batch_size = data.batch_size if is_set else max(data.batch_size, BATCH_SIZE)
         self.num_workers = data.num_workers
         self.num_changed = 0
         self.unknown: UnknownValues | None = None
@@ -114,16 +120,16 @@ class Predictor:
         """One prediction for each item.
 
         Args:
-            items: a SMILES or an RDKit molecule each, or a tree as it stands in a file. Or a
+            items: a list of SMILES, RDKit molecules, or trees in the format of their files. Or a
                 table: a DataFrame of pandas or polars, an Arrow table, or a mapping from names to
-                columns; it is read by its columns, as `predict` reads a file.
-            column: the column of a table that has the records, such as trees, where it has others.
+                columns; it is read by its columns, as `graphfold predict` reads a file.
+            column: the column of a table with the records, such as trees; None for the only one.
 
         Returns:
-            For each item, what `graphfold predict` writes of a record: `prediction`,
-            `probabilities` and `nodes` where there are any, and `reason`, which is empty or says
-            why there is no prediction. `line` is the position in `items`, from 1 on. Of a table,
-            the same table with the columns that `graphfold predict` adds to one.
+            For each item, the JSON object that `graphfold predict` writes for a record:
+            `prediction`, `probabilities` and `nodes` if any, and `reason`, empty for a prediction.
+            `line` is the position in `items`, from 1 on. Of a table, the same table with the
+            columns that `graphfold predict` adds.
 
         Raises:
             DataError: if `items` is a single record, such as one string, or the table lacks a
@@ -139,10 +145,10 @@ class Predictor:
         return frame.add([c._replace(values=[r[k] for r in rows]) for k, c in enumerate(columns)])
 
     def new_columns(self, names: Sequence[str]) -> list[NewColumn]:
-        """The columns that `predict` adds to a table, `reason` at last, without values.
+        """The columns that `predict` adds to a table, `reason` last, without values.
 
         Args:
-            names: the columns that it has.
+            names: the columns of the table.
         """
         return with_reason(self.prediction_columns(), names)
 
@@ -152,7 +158,7 @@ class Predictor:
         return [NewColumn(c.name, c.type, is_list) for c in self.trained.columns]
 
     def embed(self, items: Any, column: str | None = None) -> Tensor:
-        """[num_items, width] float32 the vector of each item that the head of the model reads.
+        """[num_items, width] float32 the embedding of each item: the vector that the head reads.
 
         Args:
             items: as for `predict`.
@@ -160,7 +166,7 @@ class Predictor:
 
         Returns:
             One row for each item, in order; a row of NaN for an item that cannot be read
-            (`predict` says why). Without any that can be read the width is 0.
+            (`predict` gives the reason). If none can be read, the width is 0.
 
         Raises:
             DataError: as `predict`.
@@ -185,7 +191,7 @@ class Predictor:
         """A picture of one item with its predictions in colour; a notebook shows it.
 
         Args:
-            item: as one of those that `predict` takes.
+            item: one of the items that `predict` takes.
 
         Raises:
             RecordError: if it cannot be read, predicted or drawn.
@@ -198,10 +204,7 @@ class Predictor:
         return drawing
 
     def walk(
-        self,
-        path: Path,
-        answer: Callable[[TypedDAG], Iterable[Answer]],
-        stop: int | None = None,
+        self, path: Path, answer: Callable[[TypedDAG], Iterable[Answer]]
     ) -> Iterator[tuple[Record, Answer | Unread]]:
         """Each record of a file with its answer, in order, in constant memory and one pass.
 
@@ -210,14 +213,12 @@ class Predictor:
         Args:
             path: the file.
             answer: gives one answer for each of some graphs, as the adapter reads them.
-            stop: the records from this one on get none; None for all.
 
         Raises:
-            DataError: if the file cannot be used, or changes meanwhile.
-            SchemaError: if its features are not those that the model was trained with.
+            DataError: if the file cannot be used, or changes while it is read.
+            SchemaError: if its features differ from those in training.
         """
-        records = islice(self.adapter.records(path), stop)
-        chunks = cut_file(self.adapter, path, records, self.batch_size)
+        chunks = cut_file(self.adapter, path, self.batch_size)
         with unchanged(self.adapter, [path]):
             for chunk, result in read_chunks(chunks, "skip", self.num_workers):
                 yield from self._answered(chunk.records, result, answer)
@@ -225,7 +226,7 @@ class Predictor:
     def walk_records(
         self, records: Iterable[Record], answer: Callable[[TypedDAG], Iterable[Answer]]
     ) -> Iterator[tuple[Record, Answer | Unread]]:
-        """The same of records that are in no file."""
+        """Each record of an iterable with its answer; see `walk`."""
         rest = iter(records)
         while chunk := list(islice(rest, self.batch_size)):
             result = read_records(self.adapter, Path(), chunk, on_error="skip")
@@ -237,12 +238,12 @@ class Predictor:
         result: ReadResult,
         answer: Callable[[TypedDAG], Iterable[Answer]],
     ) -> Iterator[tuple[Record, Answer | Unread]]:
-        kept, skipped = set(result.kept), iter(result.skipped)
+        good, skipped = set(result.kept), iter(result.skipped)
         self.num_changed += count_changed(result.dag)
-        made = chain.from_iterable(map(answer, _parts(result.dag)))
+        answers = chain.from_iterable(map(answer, _parts(result.dag)))
         for position, record in enumerate(records):
-            if position in kept:
-                yield record, next(made)
+            if position in good:
+                yield record, next(answers)
             else:
                 error = next(skipped)
                 yield record, Unread(error.line or record.line, error.fault)
@@ -260,12 +261,12 @@ class Predictor:
         """The columns of a table that are read, see `Adapter.item_columns`.
 
         Args:
-            names: those that it has.
-            column: the one that has the records, if the user says so.
+            names: the columns of the table.
+            column: the column of the records; None for that of the adapter.
 
         Raises:
-            DataError: if it lacks one of them.
-            ConfigError: if the run names its columns itself.
+            DataError: if the table lacks one of them.
+            ConfigError: if `column` is set and the run names its columns.
         """
         if column is None:
             return self.adapter.item_columns(names)
@@ -282,21 +283,18 @@ class Predictor:
         return [column]
 
     def _records_of(self, items: Iterable[Any]) -> Iterator[Record]:
-        return (self._record_of(item, number) for number, item in enumerate(items, start=1))
-
-    def _record_of(self, item: Any, number: int) -> Record:
-        """The record in an item; where there is none, it says why."""
-        try:
-            return replace(self.adapter.record_of(item), line=number)
-        except RecordError as error:
-            return Record(number, None, error)
+        for number, item in enumerate(items, start=1):
+            record = result_or_error(self.adapter.record_of, item)
+            if isinstance(record, RecordError):
+                record = Record(number, None, record)
+            yield replace(record, line=number)
 
     def predict_graphs(self, dag: TypedDAG) -> list[Prediction]:
         """One prediction for each graph, as the adapter reads it, in one batch."""
         return list(self.described(dag))
 
     def described(self, dag: TypedDAG) -> Iterator[Prediction]:
-        """The same, put into words one by one."""
+        """One prediction for each graph, as an iterator; see `predict_graphs`."""
         with torch.no_grad():
             predicted = Predicted.cat(self.compute(self.plan(dag), self.trained.predict))
         added = self.adapter.added_nodes(dag)
@@ -315,17 +313,18 @@ class Predictor:
         encoded = trained.spec.encode(dag)
         if self.unknown is not None:
             self.unknown.add(encoded)
-        # In one graph few nodes are equal: to find them takes longer than to compute them.
+        # In one graph few nodes are equal: finding them takes longer than computing them.
         share = self.share and encoded.num_graphs > 1
         return trained.model.plan(encoded, self.policy, share).to(trained.device)
 
     def compute(self, batch: Batch, rows_of: Callable[[Batch], Rows]) -> list[Rows]:
-        """`rows_of(batch)` on the CPU, computed in the precision of the run; of its halves, if so.
+        """The rows of a batch on the CPU, computed in the precision of the run.
+
+        A batch that does not fit in memory is halved.
 
         Args:
-            batch: what `plan` gave.
-            rows_of: computes rows that stand in the order of the graphs; asked for the halves of a
-                batch that does not fit in memory.
+            batch: a batch that `plan` made.
+            rows_of: computes the rows of a batch, in the order of the graphs.
         """
         with self.trained.config.trainer.autocast(self.trained.device, caches_weights=True):
             return self._compute(batch, rows_of)
@@ -341,7 +340,7 @@ class Predictor:
 
 
 def as_prediction(answer: Prediction | Unread) -> Prediction:
-    """An answer to a record, of one that could not be read the reason."""
+    """The prediction of a record; the reason of an unread one as a `Prediction`."""
     return Prediction(*answer) if isinstance(answer, Unread) else answer
 
 
@@ -358,9 +357,8 @@ def _parts(dag: TypedDAG) -> Iterator[TypedDAG]:
 def embedding_rows(model: Model, batch: Batch) -> Tensor:
     """[num_graphs, width] the embedding of each graph of a batch.
 
-    It is the row of the readout. A model that reads out every node, or every output node, gives the
-    mean over the graph's output nodes: of a tree with one root, the root's row. The two vectors of
-    a pair stand side by side.
+    It is the row of the readout; of a model that reads out every node, or every output node, the
+    mean over the graph's output nodes. The two vectors of a pair are concatenated.
     """
     rows = model.rows(model.states(batch), batch).flatten(1)
     if model.head.level == "graph":

@@ -1,4 +1,4 @@
-"""TablePredictor: a trained model that other engines send to their workers, for tables of Arrow."""
+"""TablePredictor: a trained model that other engines (Ray, Spark, Dask) send to their workers."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from graphfold.training.run.run_folder import find_checkpoint
 if TYPE_CHECKING:
     import pyarrow
 
-#: Models that a process keeps loaded: those of one pipeline.
+#: Models that a process caches, for one pipeline.
 MOST_MODELS = 4
 
 
 class TablePredictor:
-    """Gives tables back with the columns that `graphfold predict` adds: a function to map.
+    """Adds the columns of `graphfold predict` to tables: a function to map over batches.
 
-    The same rows in the same order. The numbers of a table, to their last digits, are those of the
-    command for a large file with the same records in its batches, and do not depend on the tables
-    before. A record that cannot be read costs only itself: it has a `reason`, and no prediction.
+    Rows stay in order. The numbers of a table equal, to their last digits, those of the command for
+    a large file with the same records in its batches, and do not depend on earlier tables. A record
+    that cannot be read has a `reason` and no prediction.
 
-    An instance is small when it is pickled: it says where the checkpoint is, which has to be there
-    on every machine. Each process loads it once, when the first table comes, however many
-    instances it gets. Several threads may call it; they take turns.
+    A pickled instance is small: it holds the path of the checkpoint, which every machine needs to
+    have. Each process loads the model once, with its first table, for all instances. Several
+    threads may call it; they take turns.
 
     Args:
         run: a run folder or a checkpoint file.
-        column: the column that has the records, such as trees; None for the only one, and for those
-            that a run of molecules names.
+        column: the column of the records, such as trees; None for the only one, and for a run of
+            molecules, which names its columns.
         trust: third-party packages that may be imported.
         **settings: keys of the config group `data` that differ from the run's, such as
             `smiles_column` and `batch_size`.
@@ -58,7 +58,7 @@ class TablePredictor:
         self.column = column
         path = find_checkpoint(Path(run)).absolute()
         self._model = _Model(path, file_hash(path), pickle.dumps([[*trust], settings]))
-        self._model.load()  # what is wrong is told here, not by a worker
+        self._model.load()  # raises errors here, not in a worker
 
     def __repr__(self) -> str:
         return f"TablePredictor({str(self._model.path)!r})"
@@ -67,11 +67,11 @@ class TablePredictor:
         """The table with predictions.
 
         Args:
-            table: an Arrow table or record batch, or what else `Predictor.predict` takes: a
-                DataFrame of pandas or polars, or a mapping from names to columns.
+            table: an Arrow table or record batch, a DataFrame of pandas or polars, or a mapping
+                from names to columns.
 
         Returns:
-            One of the same kind, with the columns of the head, and `reason`.
+            A table of the same kind, with the columns of the head, and `reason`.
 
         Raises:
             DataError: if it is no table, or lacks a column.
@@ -82,20 +82,25 @@ class TablePredictor:
             predicted = predictor.predict(table, self.column)
         if isinstance(predicted, list):
             raise DataError(f"a {type(table).__name__} is no table. Give its records as a column.")
-        return _one_batch(predicted) if _is_batch(table) else predicted
+        import pyarrow
+
+        if isinstance(table, pyarrow.RecordBatch):
+            arrays = [column.combine_chunks() for column in predicted.columns]
+            return pyarrow.RecordBatch.from_arrays(arrays, schema=predicted.schema)
+        return predicted
 
     def stream(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        """Each of some record batches with predictions, one after the other."""
+        """Adds predictions to each of some record batches."""
         return map(self, batches)
 
     def schema(self, table: pyarrow.Schema) -> pyarrow.Schema:
         """The schema of a table with predictions.
 
         Args:
-            table: the schema of the table without.
+            table: the schema of the table before.
 
         Raises:
-            DataError: if a column that is read is not there.
+            DataError: if a column that is read is absent.
         """
         import pyarrow
 
@@ -107,16 +112,16 @@ class TablePredictor:
 
 
 class _Model(NamedTuple):
-    """A model, by all that decides what it predicts."""
+    """A model, identified by its checkpoint and its options."""
 
     path: Path
     content: str  # the sha256 of the checkpoint
     options: bytes
 
     def load(self) -> tuple[Predictor, Lock]:
-        """The predictor of this process, with the lock of who uses it.
+        """The predictor of this process, and the lock that its users hold.
 
-        A forked process has none of its parent's threads, and OpenMP would wait for them for ever.
+        A forked process lacks its parent's threads, and OpenMP would wait for them for ever.
         """
         if os.getpid() != _PROCESS:
             torch.set_num_threads(1)
@@ -126,7 +131,7 @@ class _Model(NamedTuple):
 
 _LOADING = Lock()
 
-#: The process that imported this module; one that was forked from it has another number.
+#: The process that imported this module; a forked one has another number.
 _PROCESS = os.getpid()
 
 
@@ -140,17 +145,3 @@ def _load(model: _Model) -> tuple[Predictor, Lock]:
         )
     trust, settings = pickle.loads(model.options)
     return load(model.path, trust, **settings), Lock()
-
-
-def _is_batch(table: Any) -> bool:
-    import pyarrow
-
-    return isinstance(table, pyarrow.RecordBatch)
-
-
-def _one_batch(table: Any) -> Any:
-    """A table that was a record batch as one again."""
-    import pyarrow
-
-    arrays = [column.combine_chunks() for column in table.columns]
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=table.schema)

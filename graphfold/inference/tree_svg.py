@@ -9,25 +9,27 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
+from graphfold.errors import ellipsis
+
 INK, LINE = "#1a202c", "#94a3b8"
 
 #: Pixels around a drawing, between neighbours, of a label, of a line of text, between rows.
 _MARGIN, _GAP, _PILL, _TEXT, _BETWEEN = 8, 14, 20, 17, 22
 
-#: Characters that are shown of a text.
+#: The most characters of a text.
 _MOST_CHARACTERS = 40
 
-#: What XML cannot hold, escaped or not.
+#: Characters that XML forbids, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Label(NamedTuple):
-    """A prediction as it is drawn.
+    """The label of a node: its prediction.
 
     Args:
         text: the class or the number.
         colour: of the label, as #rrggbb.
-        tooltip: what is shown while the mouse is over it.
+        tooltip: the text that is shown while the mouse is over it.
         is_wrong: whether it has a frame.
     """
 
@@ -50,35 +52,35 @@ def draw_tree(
 ) -> str:
     """A tree, or another graph, with leaves in a row at the bottom.
 
-    Every subtree has a strip of its own, so that in a tree nothing overlaps.
+    Every subtree has its own strip of the width, so that in a tree nothing overlaps.
 
     Args:
         inputs: node -> its inputs, in order; nodes come after their inputs.
-        texts: node -> its word or name, for those that have one.
-        labels: node -> its prediction, for those that have one.
+        texts: node -> its word or name, if any.
+        labels: node -> its prediction, if any.
     """
     depth: dict[int, int] = {}
     for node, below in inputs.items():
         depth[node] = max((depth[other] + 1 for other in below), default=0)
-    heights = {node: _height(texts.get(node), labels.get(node)) for node in inputs}
-    row = max((heights[node] for node in inputs if inputs[node]), default=0) + _BETWEEN
-    x = _columns(inputs, {node: _width(texts.get(node), labels.get(node)) for node in inputs})
+    forms = {node: _Form(texts.get(node), labels.get(node)) for node in inputs}
+    row = max((forms[node].height for node in inputs if inputs[node]), default=0) + _BETWEEN
+    x = _columns(inputs, {node: form.width for node, form in forms.items()})
     lowest = max(depth.values())
     y = {node: (lowest - depth[node]) * row for node in inputs}
-    end = {node: y[node] + heights[node] for node in inputs}
+    end = {node: y[node] + forms[node].height for node in inputs}
     lines = "".join(
         f"M{x[node]:.1f} {end[node]}V{y[node] + row - 8}H{x[other]:.1f}V{y[other] - 2}"
         for node, below in inputs.items()
         for other in below
     )
     drawn = [f'<path d="{lines}" fill="none" stroke="{LINE}"/>']
-    drawn += [_node(x[n], y[n], texts.get(n), labels.get(n)) for n in inputs]
-    width = max(x[n] + _width(texts.get(n), labels.get(n)) / 2 for n in inputs)
+    drawn += [_node(x[node], y[node], form) for node, form in forms.items()]
+    width = max(x[node] + form.width / 2 for node, form in forms.items())
     return _document(drawn, width, max(end.values()))
 
 
 def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -> dict[int, float]:
-    """The middle of each node, which is that of its strip."""
+    """The middle of each node, in the middle of the strip of its subtree."""
     top_down = list(inputs)[::-1]
     children: dict[int, list[int]] = {}
     placed: set[int] = set()
@@ -88,14 +90,14 @@ def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -
     strip: dict[int, float] = {}
     for node in inputs:
         strip[node] = max(widths[node], sum(strip[child] for child in children[node]))
-    left, x, end = dict[int, float](), dict[int, float](), 0.0
+    begin, x, end = dict[int, float](), dict[int, float](), 0.0
     for root in sorted(inputs.keys() - placed):
-        left[root], end = end, end + strip[root]
+        begin[root], end = end, end + strip[root]
     for node in top_down:
-        x[node] = left[node] + strip[node] / 2
+        x[node] = begin[node] + strip[node] / 2
         start = x[node] - sum(strip[child] for child in children[node]) / 2
         for child in children[node]:
-            left[child], start = start, start + strip[child]
+            begin[child], start = start, start + strip[child]
     return x
 
 
@@ -116,30 +118,28 @@ def draw_arcs(
     cuts = [0, *(gap + 1 for gap in range(len(words) - 1) if not over[gap]), len(words)]
     drawn, width, bottom = list[str](), 0.0, 0.0
     for first, last in pairwise(cuts):
-        own = [
+        row_arcs = [
             Arc(arc.head - first, arc.dependent - first, arc.relation)
             for arc in arcs
             if first <= arc.head < last
         ]
-        forms = [(texts.get(word), labels.get(word)) for word in words[first:last]]
-        elements, right, height = _row_of_words(forms, own)
+        forms = [_Form(texts.get(word), labels.get(word)) for word in words[first:last]]
+        elements, row_width, height = _row_of_words(forms, row_arcs)
         drawn.append(f'<g transform="translate(0 {bottom:.0f})">{"".join(elements)}</g>')
-        width, bottom = max(width, right), bottom + height + _BETWEEN
+        width, bottom = max(width, row_width), bottom + height + _BETWEEN
     return _document(drawn, width, bottom - _BETWEEN)
 
 
-def _row_of_words(
-    forms: Sequence[tuple[str | None, Label | None]], arcs: Sequence[Arc]
-) -> tuple[list[str], float, float]:
+def _row_of_words(forms: Sequence[_Form], arcs: Sequence[Arc]) -> tuple[list[str], float, float]:
     """The elements of a row of words with their arcs, its width and its height."""
     levels, _ = _levels(arcs, len(forms))
     base = (max(levels, default=0) + 1) * _BETWEEN
     x: list[float] = []
     for number, form in enumerate(forms):
-        place = _width(*form) / 2
+        place = form.width / 2
         if x:
-            place += x[-1] + _width(*forms[number - 1]) / 2
-        for arc in arcs:  # so far from the others that the relations have room
+            place += x[-1] + forms[number - 1].width / 2
+        for arc in arcs:  # with room for the relations between the words
             if number == max(arc[:2]):
                 place = max(place, x[min(arc[:2])] + _text_width(arc.relation, 11) + 24)
         x.append(place)
@@ -151,8 +151,8 @@ def _row_of_words(
     for place, (text, label) in zip(x, forms, strict=True):
         drawn.append(_text(place, base + 14, text or ""))
         drawn += [_label(place, base + _TEXT + 3, label)] if label else []
-    has_labels = any(label for _, label in forms)
-    return drawn, x[-1] + _width(*forms[-1]) / 2, base + _TEXT + (_PILL + 3) * has_labels
+    has_labels = any(form.label for form in forms)
+    return drawn, x[-1] + forms[-1].width / 2, base + _TEXT + (_PILL + 3) * has_labels
 
 
 def _levels(arcs: Sequence[Arc], num_words: int) -> tuple[list[int], list[int]]:
@@ -160,9 +160,9 @@ def _levels(arcs: Sequence[Arc], num_words: int) -> tuple[list[int], list[int]]:
     over, levels = [0] * num_words, [0] * len(arcs)
     spans = [sorted(arc[:2]) for arc in arcs]
     for number in sorted(range(len(arcs)), key=lambda k: spans[k][1] - spans[k][0]):
-        left, right = spans[number]
-        levels[number] = max(over[left:right]) + 1
-        over[left:right] = [levels[number]] * (right - left)
+        first, last = spans[number]
+        levels[number] = max(over[first:last]) + 1
+        over[first:last] = [levels[number]] * (last - first)
     return levels, over
 
 
@@ -181,8 +181,25 @@ def _arrow(path: str, x: float, base: float) -> str:
     )
 
 
-def _node(x: float, y: float, text: str | None, label: Label | None) -> str:
-    """A label above a text; a dot where there is neither."""
+class _Form(NamedTuple):
+    """A node: its text and its label, if it has them."""
+
+    text: str | None
+    label: Label | None
+
+    @property
+    def height(self) -> int:
+        return _PILL * (self.label is not None) + _TEXT * (self.text is not None) or 6
+
+    @property
+    def width(self) -> float:
+        text = 0.0 if self.text is None else _text_width(self.text)
+        return max(text, 0.0 if self.label is None else _label_width(self.label)) + _GAP
+
+
+def _node(x: float, y: float, form: _Form) -> str:
+    """A label above a text; a dot for a node with neither."""
+    text, label = form
     if text is None and label is None:
         return f'<circle cx="{x:.1f}" cy="{y + 3}" r="3" fill="{LINE}"/>'
     drawn = "" if label is None else _label(x, y, label)
@@ -190,7 +207,7 @@ def _node(x: float, y: float, text: str | None, label: Label | None) -> str:
 
 
 def _label(x: float, y: float, label: Label) -> str:
-    width, text = _label_width(label), _cut(label.text)
+    width = _label_width(label)
     red, green, blue = (int(label.colour[i : i + 2], 16) for i in (1, 3, 5))
     is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 140
     frame = f'stroke="{INK}" stroke-width="2"' if label.is_wrong else ""
@@ -198,7 +215,7 @@ def _label(x: float, y: float, label: Label) -> str:
         f"<g><title>{_escaped(label.tooltip)}</title>"
         f'<rect x="{x - width / 2:.1f}" y="{y}" width="{width:.1f}" height="{_PILL}" '
         f'rx="{_PILL / 2}" fill="{label.colour}" {frame}/>'
-        f"{_text(x, y + 14, text, 12, INK if is_light else '#ffffff')}</g>"
+        f"{_text(x, y + 14, label.text, 12, INK if is_light else '#ffffff')}</g>"
     )
 
 
@@ -206,18 +223,6 @@ def _text(x: float, y: float, text: str, size: int = 14, colour: str = INK) -> s
     """One line around x with its baseline at y."""
     place = f'x="{x:.1f}" y="{y}" font-size="{size}" fill="{colour}"'
     return f"<text {place}>{_escaped(_cut(text))}</text>"
-
-
-def _height(text: str | None, label: Label | None) -> int:
-    return _PILL * (label is not None) + _TEXT * (text is not None) or 6
-
-
-def _width(text: str | None, label: Label | None) -> float:
-    widths = [
-        0.0 if text is None else _text_width(text),
-        0.0 if label is None else _label_width(label),
-    ]
-    return max(widths) + _GAP
 
 
 def _label_width(label: Label) -> float:
@@ -231,8 +236,7 @@ def _text_width(text: str, size: int = 14) -> float:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
+    return ellipsis(" ".join(text.split()), _MOST_CHARACTERS)
 
 
 def _escaped(text: str) -> str:
@@ -240,7 +244,7 @@ def _escaped(text: str) -> str:
 
 
 def _document(elements: Sequence[str], width: float, height: float) -> str:
-    """A whole SVG element, in its natural size on white."""
+    """The SVG element, in its natural size on white."""
     width, height = width + 2 * _MARGIN, height + 2 * _MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" width="{width:.0f}" '

@@ -1,4 +1,4 @@
-"""Writers: one for each format of predictions and embeddings, whole or not at all."""
+"""Writers of predictions and embeddings, one for each format; files are written completely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 import numpy as np
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 #: Writes the answers of a file to another; to standard output for None.
 Writer: TypeAlias = Callable[[Path | None, Answers], None]
 
-#: Rows of a Parquet file that are put into columns together, and how many of these make a group.
+#: Rows of a Parquet file that are converted together, and how many of these pieces make a group.
 _ROWS, _CHUNKS = 1024, 64
 
 
 @contextmanager
 def text_output(path: Path | None) -> Iterator[TextIO]:
-    """A text file that is written whole or not at all; standard output for None.
+    """A text file that appears only when it is complete; standard output for None.
 
     Surrogates stand for bytes that are not UTF-8, as in `Adapter.text_of`.
     """
@@ -54,7 +54,7 @@ def text_output(path: Path | None) -> Iterator[TextIO]:
 def write_csv(output: Path | None, answers: Answers) -> None:
     """Writes the input's columns, the added columns, and the reason.
 
-    Of what is no table the input's column is `line`.
+    Records that are no rows of a table have the column `line`.
     """
     is_table = answers.predictor.adapter.reads_tables
     with text_output(output) as file:
@@ -67,12 +67,11 @@ def write_csv(output: Path | None, answers: Answers) -> None:
             if number == 0:
                 added = with_reason(answers.columns, columns)
                 table.writerow([*columns, *(column.name for column in added)])
-            table.writerow([*cells, *map(_as_text, answer.cells), answer.reason])
-
-
-def _as_text(cell: Any) -> Any:
-    """A cell of text; lists are JSON."""
-    return json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell
+            added_cells = [  # lists are JSON
+                json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell
+                for cell in answer.cells
+            ]
+            table.writerow([*cells, *added_cells, answer.reason])
 
 
 def write_json(output: Path | None, answers: Answers) -> None:
@@ -80,11 +79,11 @@ def write_json(output: Path | None, answers: Answers) -> None:
     with text_output(output) as file:
         for answer in answers:
             assert answer.prediction is not None
-            told = answer.prediction.to_dict()
+            facts = answer.prediction.to_dict()
             if answer.contributions is not None:
-                reason = told.pop("reason")
-                told |= {**answer.contributions.to_dict(), "reason": reason}
-            file.write(json.dumps(told, ensure_ascii=False, allow_nan=False) + "\n")
+                reason = facts.pop("reason")
+                facts |= {**answer.contributions.to_dict(), "reason": reason}
+            file.write(json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_records(output: Path | None, answers: Answers) -> None:
@@ -147,7 +146,7 @@ def _text_rows(answers: Answers, chunk: Sequence[Answer]) -> pyarrow.Table:
 
 
 def _readable(cell: str) -> str:
-    """A cell without the bytes that are not UTF-8, which the reason of its row is about."""
+    """A cell with U+FFFD for bytes that are not UTF-8; the reason of its row names them."""
     return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -51,7 +51,7 @@ class Metric:
         return (self.compute.__doc__ or "").strip().partition("\n")[0]
 
     def __call__(self, predicted: Tensor, target: Tensor) -> float | None:
-        """The value; None where it is undefined, infinite or there are no rows."""
+        """The value; None if it is undefined or infinite, or without rows."""
         value = self.compute(predicted, target) if len(target) else None
         return float(value) if value is not None and math.isfinite(value) else None
 
@@ -80,5 +80,5 @@ def metric(
 
 
 def _load(module: str, name: str) -> Metric:
-    found: Metric = getattr(import_module(module), name)
-    return found
+    loaded: Metric = getattr(import_module(module), name)
+    return loaded

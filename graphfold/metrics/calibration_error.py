@@ -1,11 +1,11 @@
-"""Calibration: whether what is claimed of predictions happens as often as it is claimed."""
+"""Errors of calibration: distances between predicted probabilities and observed frequencies."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-#: Bins of predictions that claim about the same.
+#: Bins of similar predictions.
 NUM_BINS = 10
 
 
@@ -39,8 +39,8 @@ def normalised_calibration_error(std: Tensor, error: Tensor) -> Tensor:
     order = std.argsort(stable=True)
     bins = min(NUM_BINS, len(std))
     pairs = zip(std[order].tensor_split(bins), error[order].tensor_split(bins), strict=True)
-    found = []
+    errors = []
     for deviation, missed in pairs:
-        claimed, real = (x.double().square().mean().sqrt() for x in (deviation, missed))
-        found.append((claimed - real).abs() / claimed)
-    return torch.stack(found).mean()
+        predicted, real = (x.double().square().mean().sqrt() for x in (deviation, missed))
+        errors.append((predicted - real).abs() / predicted)
+    return torch.stack(errors).mean()

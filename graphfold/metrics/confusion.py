@@ -1,4 +1,4 @@
-"""Confusion matrices, and what they say of single classes."""
+"""Confusion matrices, and scores that are computed from them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def scores_by_class(confusion: Tensor) -> dict[str, Tensor]:
 def matthews_correlation(confusion: Tensor) -> Tensor | None:
     """The correlation of predicted and true classes; None if only one class occurs.
 
-    R_K of Gorodkin (2004), https://doi.org/10.1016/j.compbiolchem.2004.09.006, of which the
-    coefficient of Matthews (1975) is the case of two classes. Constant predictions have 0.
+    R_K of Gorodkin (2004), https://doi.org/10.1016/j.compbiolchem.2004.09.006; for two classes it
+    is the coefficient of Matthews (1975). Constant predictions have 0.
     """
     table = confusion.double()
     occurring, predicted, total = table.sum(1), table.sum(0), table.sum()

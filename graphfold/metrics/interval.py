@@ -1,4 +1,4 @@
-"""Metrics of intervals around numbers; bounded targets, whose values are unknown, do not count."""
+"""Metrics of intervals around numbers; targets with a bound instead of a value do not count."""
 
 from __future__ import annotations
 

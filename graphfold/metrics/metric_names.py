@@ -1,4 +1,4 @@
-"""Metrics by name: those of a module of this package, and any other by its dotted path."""
+"""Metrics by name, or by dotted path."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from graphfold.errors import ConfigError
 from graphfold.metrics.base import Metric
 from graphfold.registry import METRICS, Registry
 
-#: The tasks of the metrics here; each has a module of that name.
+#: The tasks with metrics in this package; each has a module of that name.
 TASKS = tuple(METRICS)
 
 
 def builtin_metrics(task: str) -> dict[str, Metric]:
-    """The metrics of this package for a task, by name; none for a task of somebody else."""
+    """The metrics of this package for a task, by name; none for a user's task."""
     return METRICS[task].parts() if task in METRICS else {}
 
 
@@ -22,19 +22,19 @@ def find_metric(name: str, task: str | None = None) -> Metric:
 
     Args:
         name: "rmse", or "my_package.my_module.my_metric", which is imported.
-        task: what it has to be for; None to look only whether there is such a metric.
+        task: the task of the predictions; None for any.
 
     Raises:
-        ConfigError: if there is none, or it is for another task.
+        ConfigError: if there is no such metric, or it is for another task.
     """
     homes = [home for home in TASKS if name in builtin_metrics(home)]
     if homes and task in (None, *homes):
         return builtin_metrics(task or homes[-1])[name]
     if not homes:
-        found: Metric = _metrics_for(task).find(name)
-        homes = [found.task]
-        if task in (None, found.task):
-            return found
+        imported: Metric = _metrics_for(task).find(name)
+        homes = [imported.task]
+        if task in (None, imported.task):
+            return imported
     raise ConfigError(
         f"metric '{name}' is for {' and '.join(homes)} predictions, but the head's are {task}. "
         f"Choose one for {task}: {', '.join(builtin_metrics(str(task))) or 'none is built in'}."
@@ -42,7 +42,7 @@ def find_metric(name: str, task: str | None = None) -> Metric:
 
 
 def _metrics_for(task: str | None) -> Registry:
-    """The metrics of a task, or of all tasks, with others at their dotted paths."""
+    """A registry of the metrics of a task, or of all tasks."""
     tasks = TASKS if task is None else [task] if task in METRICS else []
-    paths = {name: path for own in tasks for name, path in METRICS[own].names().items()}
+    paths = {name: path for home in tasks for name, path in METRICS[home].names().items()}
     return replace(METRICS[TASKS[0]], kind="metric", home=None, paths=paths)

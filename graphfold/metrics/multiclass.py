@@ -11,13 +11,13 @@ from graphfold.metrics.confusion import confusion_matrix, matthews_correlation, 
 
 @metric(task="multiclass")
 def accuracy(probabilities: Tensor, target: Tensor) -> Tensor:
-    """Share of the rows whose most probable class is the true one."""
+    """Share of the rows with the true class as the most probable one."""
     return (probabilities.argmax(1) == target).double().mean()
 
 
 @metric(task="multiclass")
 def node_accuracy(probabilities: Tensor, target: Tensor) -> Tensor:
-    """Accuracy over all nodes, each of which is a row."""
+    """Accuracy over all nodes."""
     return (probabilities.argmax(1) == target).double().mean()
 
 

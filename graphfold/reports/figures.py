@@ -36,16 +36,16 @@ def draw_curves(history: Sequence[Metrics], monitor: str) -> str:
     """The losses and the metric that chose the checkpoint, over epochs."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(8.6, 2.7), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        _plot(left, history, "train/loss", BLUE)
-        _plot(left, history, "val/loss", ORANGE)
-        left.set_title("Loss")
-        left.legend()
+        losses, metric = figure.subplots(1, 2)
+        _plot(losses, history, "train/loss", BLUE)
+        _plot(losses, history, "val/loss", ORANGE)
+        losses.set_title("Loss")
+        losses.legend()
         if monitor != "val/loss":
-            _plot(right, history, monitor, ORANGE)
-            right.set_title(monitor)
+            _plot(metric, history, monitor, ORANGE)
+            metric.set_title(monitor)
         else:
-            right.set_visible(False)
+            metric.set_visible(False)
         return _to_svg(figure)
 
 
@@ -60,8 +60,8 @@ def _plot(axes: Axes, history: Sequence[Metrics], name: str, colour: str) -> Non
     """A line for each member of an ensemble; only the first one is in the legend."""
     label = name
     for member in dict.fromkeys(row.get("member") for row in history):
-        own = [row for row in history if row.get("member") == member and row.get(name) is not None]
-        epochs, values = [row["epoch"] for row in own], [row[name] for row in own]
+        rows = [row for row in history if row.get("member") == member and row.get(name) is not None]
+        epochs, values = [row["epoch"] for row in rows], [row[name] for row in rows]
         axes.plot(epochs, values, color=colour, marker="o", markersize=3, label=label)  # type: ignore[arg-type]
         label = "_nolegend_"
     axes.set_xlabel("epoch")

@@ -1,4 +1,4 @@
-"""report.html: what a run learnt, in one page that needs no other file."""
+"""report.html: the results of a run in one page that needs no other file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_report(
         trained: the best checkpoint.
         data: the data of the run.
         rows: part -> its predictions and targets.
-        metrics: what metrics.json holds.
+        metrics: the content of metrics.json.
         history: the metrics of each epoch.
     """
     config, head = trained.config, trained.head

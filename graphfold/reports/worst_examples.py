@@ -21,7 +21,7 @@ from graphfold.layers.heads.eval_rows import EvalRows
 from graphfold.layers.model import cells_as_they_are
 from graphfold.training.run.trained import TrainedModel
 
-#: How many are drawn, and how many words a tree that is drawn may have.
+#: The number of examples, and the most words of a tree that is drawn.
 _COUNT, _MOST_WORDS = 8, 16
 
 
@@ -29,7 +29,7 @@ class WorstExamples(NamedTuple):
     """Pictures of the records with the largest loss.
 
     Args:
-        note: what they are.
+        note: a description of the records.
         figures: the SVG and the caption of each.
         width: the least width of a picture, in pixels.
     """
@@ -65,17 +65,18 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Worst
         if drawing is not None:
             file, line = raw.place(graph)
             caption = [f"{file.rpartition('/')[2]}:{line}"]
-            for target, found in prediction.targets.items() if measured else ():
+            for target, predicted in prediction.targets.items() if measured else ():
                 value = shown(measured[graph].get(target, "nothing"))
-                caption.append(f"{target}: {shown(found.value)}, measured {value}")
+                caption.append(f"{target}: {shown(predicted.value)}, measured {value}")
             if drawing.target is not None and len(head.targets) > 1:
                 caption.append(f"coloured by {drawing.target}")
             figures.append((drawing.svg, " · ".join([*caption, f"loss {losses[graph]:.3g}"])))
     if not has_molecules(raw):
-        note = f"The test records of at most {_MOST_WORDS} words with the largest loss. A wrong "
-        return WorstExamples(
-            note + "class has a frame, and the right one is behind ≠.", figures, 900
+        note = (
+            f"The test records of at most {_MOST_WORDS} words with the largest loss. A wrong class "
+            "has a frame, and the right one is behind ≠."
         )
+        return WorstExamples(note, figures, 900)
     note = "The test records with the largest loss."
     coloured = {drawing.target for drawing in drawn if drawing is not None} - {None}
     if coloured:
@@ -85,7 +86,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Worst
 
 
 def _worst_targets(predictor: Predictor, raw: TypedDAG) -> list[str]:
-    """The target of each graph that has the largest part in its loss."""
+    """The target of each graph with the largest share of its loss."""
     names = predictor.trained.head.targets
     if len(names) == 1:
         return [*names] * raw.num_graphs

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import RowIndex, sort_readers
 from graphfold.batching.scheduling.routes import Routes, find_routes
-from graphfold.dag.typed_dag import kept_property
+from graphfold.dag.typed_dag import tensor_property
 
 
 class Group(NamedTuple):
@@ -84,27 +84,27 @@ class PassSchedule:
         """The plan on the CPU, where indices are found without waiting for a GPU."""
         return self.on_cpu or self
 
-    @kept_property
+    @tensor_property
     def reader_edge(self) -> Tensor:
         """[num_edges] the edges' positions, sorted by the row they read."""
         return self.child_index.readers(self.num_rows + 1)[0]
 
-    @kept_property
+    @tensor_property
     def reader_ptr(self) -> Tensor:
         """[num_rows + 2] where the readers of each row begin; row 0 first."""
         return self.child_index.readers(self.num_rows + 1)[1]
 
-    @kept_property
+    @tensor_property
     def child_index(self) -> RowIndex:
         """`child_row`, with the edges that read each row."""
         return RowIndex(self.child_row, None if self.on_cpu is None else self.on_cpu.child_index)
 
-    @kept_property
+    @tensor_property
     def reader(self) -> Tensor:
         """[num_edges] the position of the row that reads, in the order of `reader_edge`."""
         return self.reading.index_select(0, self.reader_edge)
 
-    @kept_property
+    @tensor_property
     def parent(self) -> Tensor:
         """[num_edges] the reading node's position in its group."""
         ordered = self.in_row_order
@@ -113,7 +113,7 @@ class PassSchedule:
         first = first.repeat_interleave(size, output_size=self.num_rows)
         return self.reading - first.index_select(0, self.reading)
 
-    @kept_property
+    @tensor_property
     def following(self) -> tuple[Tensor, Tensor] | None:
         """The rows that follow each in the next round, as positions; see `reader_ptr`."""
         if self.previous_row is None:
@@ -164,25 +164,25 @@ class PassSchedule:
         """The groups as their rows lie; they run in another order."""
         return sorted(self.groups, key=lambda group: group.start)
 
-    @kept_property
+    @tensor_property
     def routes(self) -> Routes:
         """The groups that each group reads."""
         groups = [(g.start, g.edge_start, g.num_edges) for g in self.in_row_order]
         return find_routes(groups, self.child_row, self.reader_edge)
 
-    @kept_property
+    @tensor_property
     def child_counts(self) -> Tensor:
         """[num_edges] how many children but itself the child of each edge has."""
         if self.neighbor_count is not None:
             return self.neighbor_count
         return self.child_count(self.child_row)
 
-    @kept_property
+    @tensor_property
     def self_loops(self) -> Tensor:
         """[num_edges] int64, 1 where the row that reads is of the node that it reads, else 0."""
         return torch.zeros_like(self.child_row) if self.loop is None else self.loop
 
-    @kept_property
+    @tensor_property
     def child_positions(self) -> Tensor:
         """[num_edges] the place of each edge among the edges of the row that reads."""
         first = self.child_ptr[:-1].repeat_interleave(self.child_ptr.diff())
@@ -204,7 +204,7 @@ class PassSchedule:
         """[num_child_edges] the row that each edge reads."""
         return self._child_rows[group.start]
 
-    @kept_property
+    @tensor_property
     def _child_rows(self) -> dict[int, Tensor]:
         return self.split_edges(self.child_row)
 

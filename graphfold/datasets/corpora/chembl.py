@@ -1,4 +1,4 @@
-"""The molecules with measured activities that the rdkit wheel itself carries."""
+"""Molecules with measured activities out of the rdkit wheel."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def _joined(molecules: Path, activities: Path) -> Iterator[tuple[str, str, str]]
     """The rows of the table, in the order of the molecules."""
     for file in (molecules, activities):
         if not file.is_file():
-            raise DataError(
-                f"{file}: no such file, though rdkit carries it in its wheels. Install rdkit with "
+            raise DataError.in_file(
+                file,
+                "no such file, though rdkit carries it in its wheels. Install rdkit with "
                 "`pip install --force-reinstall rdkit`, or use another corpus.",
-                path=str(file),
             )
     table = open_table(activities)
     name, value = table.find(["Name", "Act"], "another version of rdkit")
     measured = {row.cells[name]: row.cells[value] for row in table.rows()}
     for line, (smiles, compound), _ in open_table(molecules).rows():
         if compound not in measured:
-            raise DataError(
-                f"{molecules}:{line}: compound {compound} has no activity in {activities.name}. "
+            raise DataError.in_file(
+                molecules,
+                f"compound {compound} has no activity in {activities.name}. "
                 "Install another version of rdkit, or use another corpus.",
-                path=str(molecules),
-                line=line,
+                line,
             )
         yield smiles, measured[compound], compound

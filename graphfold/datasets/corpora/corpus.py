@@ -18,7 +18,7 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file to read: where it is, how it is read, and which part of a given split it is."""
+    """A file to read, with its adapter and its part of a given split."""
 
     path: Path
     adapter: AdapterSpec
@@ -32,7 +32,7 @@ class CorpusFile:
     Args:
         name: its path under the corpus's folder.
         part: the part of the given split that it is, or None where the source gives none.
-        variant: its name among alternatives of which one is used at a time.
+        variant: its name among alternatives; one of them is used at a time.
         options: adapter options for this file alone.
     """
 
@@ -48,13 +48,13 @@ class Corpus:
 
     Args:
         name: its name, and that of its folder under `data.root`.
-        title: what it is, with the unit of what is predicted.
+        title: a description, with the unit of the targets.
         adapter: how its files are read.
-        files: its files; none for a corpus that is made on the spot.
-        source: where the files are to be had.
-        maker: for a corpus that is made on the spot, "module:function"; it takes the cache folder,
-            `root` if it reads other corpora, and its own options, and returns a (path, part) for
-            each file that it made.
+        files: its files; none for a corpus that is generated.
+        source: where to get the files.
+        maker: of a generated corpus "module:function"; the function takes the cache folder, `root`
+            if it reads other corpora, and its own options, and returns a (path, part) for each
+            file that it made.
     """
 
     name: str
@@ -82,33 +82,33 @@ class Corpus:
                 f"{', '.join(self.variants) or 'none'}."
             )
         chosen = variant or next(iter(self.variants), None)
-        own = next((file.options for file in self.files if file.variant == chosen), {})
-        return AdapterSpec(self.adapter.name, {**self.adapter.options, **own})
+        options = next((file.options for file in self.files if file.variant == chosen), {})
+        return AdapterSpec(self.adapter.name, {**self.adapter.options, **options})
 
 
 def find_files(
     corpus: Corpus, root: Path, variant: str | None = None, every_variant: bool = False
 ) -> list[DataFile]:
-    """The files of a corpus under `root`; gzipped or not, whichever is there.
+    """The files of a corpus under `root`, gzipped or not.
 
     Args:
         corpus: the corpus.
         root: the folder that holds the corpora.
         variant: which of its alternatives; None for the first.
-        every_variant: all alternatives that are there at once.
+        every_variant: all alternatives that exist, at once.
 
     Raises:
         ConfigError: if the corpus has no such variant.
-        DataError: if a file is absent; says where it is to be had.
+        DataError: if a file is absent; it says where to get the file.
     """
     corpus.spec(variant)
-    there = [f.variant for f in corpus.files if _candidates(corpus, root, f.name)]
+    present = [f.variant for f in corpus.files if _candidates(corpus, root, f.name)]
     chosen = [variant or next(iter(corpus.variants), None)]
-    wanted = there if every_variant and there else chosen
+    variants = present if every_variant and present else chosen
     return [
         DataFile(_find(corpus, root, file.name), corpus.spec(file.variant), file.part)
         for file in corpus.files
-        if file.variant in (None, *wanted)
+        if file.variant in (None, *variants)
     ]
 
 
@@ -137,11 +137,7 @@ def _find(corpus: Corpus, root: Path, name: str) -> Path:
 
 
 def _candidates(corpus: Corpus, root: Path, name: str) -> list[Path]:
-    """The files that are there under this name, gzipped or not."""
+    """The existing files of this name, gzipped or not."""
     path = root / corpus.name / name
-    names = (path, path.with_name(f"{path.name}.gz"), _without_gz(path))
+    names = (path, path.with_name(f"{path.name}.gz"), path.with_name(path.name.removesuffix(".gz")))
     return [candidate for candidate in names if candidate.exists()]
-
-
-def _without_gz(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix == ".gz" else path

@@ -1,4 +1,4 @@
-"""The files of corpora that need no download: generated ListOps, and molecules of rdkit.
+"""Functions that make the files of corpora without a download: ListOps, and molecules of rdkit.
 
 A maker takes the cache folder and its own options, and returns each file with its part. One that
 takes `root` as well reads corpora from there.
@@ -35,10 +35,10 @@ def make_listops(
     max_length: int | None = None,
     pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
-    """ListOps files with the published distribution, kept under `cache_dir`.
+    """ListOps files with the published distribution, written under `cache_dir`.
 
     Args:
-        cache_dir: where they are kept; the same options find the same files again.
+        cache_dir: the folder; equal options lead to the same files.
         train_size: how many expressions to train on.
         val_size: how many to choose the model by.
         test_size: how many to measure it by. No expression is in two parts.
@@ -64,14 +64,14 @@ def make_published_listops(
     generator_seed: int = 0,
     pool: int = PUBLISHED_POOL,
 ) -> list[MadeFile]:
-    """ListOps to train on, kept under `cache_dir`, and the published test set of `root` beside it.
+    """ListOps to train on, written under `cache_dir`, and the published test set of `root`.
 
     Args:
-        cache_dir: where they are kept; the same options find the same files again.
+        cache_dir: the folder; equal options lead to the same files.
         root: the folder that holds the corpora.
         train_size: how many expressions to train on.
-        val_size: how many to choose the model by. No expression is in two parts, the published one
-            among them.
+        val_size: how many to choose the model by. No expression is in two parts, and none of the
+            published ones in either.
         generator_seed: of the expressions; not that of the run.
         pool: see `ListOpsGenerator`.
 
@@ -84,17 +84,25 @@ def make_published_listops(
     """
     sizes = _sizes(train_size, val_size)
     (published,) = find_files(find_corpus("listops"), root, "d20s")
-    generator = ListOpsGenerator(pool=pool)
-    folder = cache_dir / "listops_d20s"
+    folder, generator = cache_dir / "listops_d20s", ListOpsGenerator(pool=pool)
     files = _write_once(folder, sizes, generator_seed, generator, published.path)
     return [*files, (published.path, "test")]
 
 
+def _sizes(*sizes: int) -> dict[str, int]:
+    """The size of each of the first parts; raises ConfigError for one that is not positive."""
+    by_part = dict(zip(PARTS, sizes, strict=False))
+    for part, size in by_part.items():
+        if size < 1:
+            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
+    return by_part
+
+
 def make_chembl(cache_dir: Path) -> list[MadeFile]:
-    """The table of molecules that rdkit carries; `chembl.write_chembl` says what is in it.
+    """The table of molecules that `write_chembl` makes of rdkit's files.
 
     Raises:
-        DataError: if this rdkit does not carry it.
+        DataError: if this rdkit does not carry them.
     """
     from graphfold.datasets.corpora.chembl import write_chembl
 
@@ -108,7 +116,7 @@ def _write_once(
     generator: ListOpsGenerator,
     published: Path | None = None,
 ) -> list[MadeFile]:
-    """The files of the parts, in a folder whose name ends in a hash of all that decides them.
+    """The files of the parts, in a folder named after a hash of the arguments and the code.
 
     Args:
         folder: the folder without this hash.
@@ -127,12 +135,3 @@ def _write_once(
         expressions = {line.partition("\t")[2] for _, line in lines}
         write_listops(folder, sizes, seed, generator, without=expressions)
     return [(path, part) for part, path in paths.items()]
-
-
-def _sizes(*sizes: int) -> dict[str, int]:
-    """The size of each of the first parts; raises ConfigError for one that is not positive."""
-    by_part = dict(zip(PARTS[: len(sizes)], sizes, strict=True))
-    for part, size in by_part.items():
-        if size < 1:
-            raise ConfigError(f"data.{part}_size is {size}. Give at least 1.")
-    return by_part

@@ -1,4 +1,4 @@
-"""From a configuration to the files to read, each with its adapter."""
+"""The files that a configuration names, each with its adapter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import glob, has_magic
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.content_key import refuse_pipe
 from graphfold.errors import ConfigError, DataError, did_you_mean
 from graphfold.options import option_faults, parameters, refuse_unread
-from graphfold.registry import ADAPTERS
+from graphfold.registry import ADAPTERS, import_part
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class DataSource:
 
     @property
     def divided_by(self) -> str | None:
-        """The option by which the user says the part of each record, if one does."""
+        """The option that assigns records to train, val and test; None without one."""
         if isinstance(self.path, Mapping):
             return "data.path"
         return "data.split_column" if self.options.get("split_column") else None
@@ -85,18 +84,16 @@ class DataSource:
         Raises:
             ConfigError: naming the first of them.
         """
-        corpus = self._corpus()
-        if corpus is None:
+        if self._corpus is None:
             beside, remedy = f"data.adapter={self.adapter}", "Set data.corpus"
             refuse_unread("data.variant", self.variant, None, beside, remedy)
         if isinstance(self.path, Mapping):
             remedy = "Give all records as a list of files"
             column = self.spec.options.get("split_column")
             refuse_unread("data.split_column", column, None, "a file for each part", remedy)
-        if corpus is not None and corpus.maker is not None and self.path is not None:
-            options = parameters(_function(corpus.maker))
-            for key, value in self._maker_options(corpus.maker).items():
-                default, remedy = options[key].default, "Leave data.path out"
+        if self.path is not None and self._make is not None:
+            for key, value in self._maker_options.items():
+                default, remedy = parameters(self._make)[key].default, "Leave data.path out"
                 refuse_unread(f"data.{key}", value, default, "data.path", remedy)
 
     def files(self, root: Path, cache_dir: Path, every_variant: bool = False) -> list[DataFile]:
@@ -108,7 +105,7 @@ class DataSource:
             every_variant: all alternatives of a corpus at once.
 
         Raises:
-            DataError: if a file of the corpus is absent, and says where it is to be had; or if no
+            DataError: if a file of the corpus is absent, with the address to get it from; or if no
                 file fits a pattern.
         """
         if isinstance(self.path, Mapping):
@@ -117,28 +114,29 @@ class DataSource:
                 for part, paths in self.path.items()
                 for path in self._expand(paths)
             ]
-        corpus = self._corpus()
-        if corpus is None or self.path is not None:
+        if self._corpus is None or self.path is not None:
             return [DataFile(path, self.spec) for path in self._expand(self.path or "")]
-        if corpus.maker is not None:
-            make, own = _function(corpus.maker), self._maker_options(corpus.maker)
-            if "root" in parameters(make):
-                own["root"] = root
+        if self._make is not None:
+            places = {"root": root} if "root" in parameters(self._make) else {}
             with storing(cache_dir):
-                made = make(cache_dir, **own)
+                made = self._make(cache_dir, **places, **self._maker_options)
             return [DataFile(path, self.spec, part) for path, part in made]
-        found = find_files(corpus, root, self.variant, every_variant)
-        return [DataFile(f.path, self._spec_of(f), f.part) for f in found]
+        files = find_files(self._corpus, root, self.variant, every_variant)
+        specs = [self._with_options(file.adapter) for file in files]
+        return [  # equal specs as one object, which builds its adapter once
+            replace(file, adapter=self.spec if spec == self.spec else spec)
+            for file, spec in zip(files, specs, strict=True)
+        ]
 
     def with_inferred_options(self, files: Sequence[DataFile]) -> DataSource:
-        """The same with the options that the files decide, see `Adapter.infer_options`."""
+        """Adds the options that the files decide, see `Adapter.infer_options`."""
         for file in files:
             refuse_pipe(file.path)
         inferred = self.spec.make().infer_options([file.path for file in files])
         return replace(self, options={**self.options, **inferred}) if inferred else self
 
     def for_scoring(self) -> DataSource:
-        """The same without what only training reads, see `Adapter.training_options`."""
+        """Removes the options that only training reads, see `Adapter.training_options`."""
         absent = dict.fromkeys(ADAPTERS.find(self.spec.name).training_options)
         return replace(self, options={**self.options, **absent})
 
@@ -146,11 +144,26 @@ class DataSource:
         expands_folders = ADAPTERS.find(self.spec.name).expands_folders
         return expand(paths, expands_folders, "data.path")
 
+    @cached_property
     def _corpus(self) -> Corpus | None:
         return None if self.corpus is None else find_corpus(self.corpus)
 
+    @cached_property
+    def _make(self) -> Callable[..., Any] | None:
+        """The function that makes the files of the corpus; None for files that exist."""
+        if self._corpus is None or self._corpus.maker is None:
+            return None
+        function: Callable[..., Any] = import_part(self._corpus.maker, self._corpus.name)
+        return function
+
+    @property
+    def _maker_options(self) -> dict[str, Any]:
+        """The options of that function."""
+        names = {} if self._make is None else parameters(self._make)
+        return {key: value for key, value in self.options.items() if key in names}
+
     def _default_spec(self) -> AdapterSpec:
-        corpus = self._corpus()
+        corpus = self._corpus
         if corpus is None:
             return AdapterSpec(str(self.adapter))
         if self.adapter not in (None, corpus.adapter.name):
@@ -160,42 +173,31 @@ class DataSource:
             )
         return corpus.spec(self.variant)
 
-    def _spec_of(self, file: DataFile) -> AdapterSpec:
-        """The adapter of a file of a corpus; that of the source unless they differ."""
-        spec = self._with_options(file.adapter)
-        return self.spec if spec == self.spec else spec
-
     def _with_options(self, spec: AdapterSpec) -> AdapterSpec:
-        """The spec with those of the user's options that are the adapter's."""
-        known = parameters(ADAPTERS.find(spec.name))
-        own = {key: value for key, value in self.options.items() if key in known}
-        options = {**spec.options, **own}
-        if "target_columns" in own and "units" in spec.options and "units" not in own:
-            names = own["target_columns"]  # others than those of the corpus, or some of them
+        """Adds the options that the adapter accepts."""
+        accepted = parameters(ADAPTERS.find(spec.name))
+        changed = {key: value for key, value in self.options.items() if key in accepted}
+        options = {**spec.options, **changed}
+        if "target_columns" in changed and "units" in spec.options and "units" not in changed:
+            names = changed["target_columns"]  # of other targets, or of some of the corpus's
             options["units"] = {k: u for k, u in spec.options["units"].items() if k in names}
         return AdapterSpec(spec.name, options)
 
-    def _maker_options(self, maker: str) -> dict[str, Any]:
-        names = parameters(_function(maker))
-        return {key: value for key, value in self.options.items() if key in names}
-
     def _refuse_unknown_options(self) -> None:
         """Refuses an unknown option; unset (null) it may stand in any config."""
-        corpus, name = self._corpus(), self._default_spec().name
-        known = [*parameters(ADAPTERS.find(name))]
-        faults = []
-        if corpus is not None and corpus.maker is not None:
-            make, own = _function(corpus.maker), self._maker_options(corpus.maker)
-            places: dict[str, Any] = {
-                key: Path() for key in ("cache_dir", "root") if key in parameters(make)
-            }
-            faults += option_faults(f"corpus {corpus.name}", make, {**places, **own})
-            known += [key for key in parameters(make) if key not in places]
+        name, faults = self._default_spec().name, []
+        accepted = [*parameters(ADAPTERS.find(name))]
+        if self._make is not None:
+            names = parameters(self._make)
+            places: dict[str, Any] = {k: Path() for k in ("cache_dir", "root") if k in names}
+            options = {**places, **self._maker_options}
+            faults += option_faults(f"corpus {self.corpus}", self._make, options)
+            accepted += [key for key in names if key not in places]
         faults += [
-            f"data has no option '{key}'.{did_you_mean(key, [*known, *self.siblings])} With the "
-            f"{name} adapter it has: {', '.join(known) or 'none'}."
+            f"data has no option '{key}'.{did_you_mean(key, [*accepted, *self.siblings])} With the "
+            f"{name} adapter it has: {', '.join(accepted) or 'none'}."
             for key, value in self.options.items()
-            if key not in known and value is not None
+            if key not in accepted and value is not None
         ]
         if faults:
             raise ConfigError("\n".join(faults))
@@ -206,7 +208,7 @@ def expand(paths: Paths, expands_folders: bool, option: str) -> list[Path]:
 
     Args:
         paths: the list, or one of its items.
-        expands_folders: whether a folder stands for the files in it, see `Adapter`.
+        expands_folders: whether a folder means the files in it, see `Adapter`.
         option: the option that gives it, for messages.
 
     Raises:
@@ -219,17 +221,15 @@ def expand(paths: Paths, expands_folders: bool, option: str) -> list[Path]:
         return _files_in(path, option)
     if not _is_pattern(path):
         return [path]
-    found = [Path(name) for name in sorted(glob(str(path), recursive=True))]
-    if not found:
-        raise DataError(f"{path}: no file has such a name. Correct {option}.", path=str(path))
-    return found
+    files = [Path(name) for name in sorted(glob(str(path), recursive=True))]
+    if not files:
+        raise DataError.in_file(path, f"no file has such a name. Correct {option}.")
+    return files
 
 
 def fixed_part(path: Path) -> Path:
-    """The folder below which the files are that `expand` finds."""
+    """The folder that holds all files which `expand` lists for a path."""
     path = path.expanduser()
-    if os.path.isdir(path):
-        return path
     while _is_pattern(path):
         path = path.parent
     return path if os.path.isdir(path) else path.parent
@@ -239,23 +239,19 @@ def _is_pattern(path: Path) -> bool:
     return has_magic(str(path)) and not os.path.exists(path)
 
 
-#: Files without records beside those of a Parquet data set, written by Spark, Hive and Arrow.
+#: Files without records in a Parquet data set, written by Spark, Hive and Arrow.
 MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
 
 
 def _files_in(folder: Path, option: str) -> list[Path]:
-    """The files of a folder and of those in it, by their names.
-
-    Hidden ones are left out, and what a Parquet data set has beside its files.
-    """
-    there = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in MARKS)
-    found = [path for path in there if "/." not in f"/{path.relative_to(folder).as_posix()}"]
-    if not found:
-        raise DataError(f"{folder}: no file is in it. Correct {option}.", path=str(folder))
-    return found
-
-
-def _function(path: str) -> Callable[..., Any]:
-    module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
+    """The files of a folder and of its sub-folders, sorted; no hidden files, no `MARKS`."""
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path.name not in MARKS
+        and "/." not in f"/{path.relative_to(folder).as_posix()}"
+    ]
+    if not files:
+        raise DataError.in_file(folder, f"no file is in it. Correct {option}.")
+    return files

@@ -1,1 +1,1 @@
-"""Features: what is learnt from the training part about how data are presented to a model."""
+"""Features: vocabularies and scalers, learnt from the training part."""

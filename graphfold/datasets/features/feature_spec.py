@@ -1,6 +1,7 @@
-"""FeatureSpec: what was learnt from the training part about how to present data to a model.
+"""FeatureSpec: vocabularies and scalers of a model, learnt from the training part.
 
-Values of string inputs that a model has not learnt are counted, with a warning of many.
+Unknown values, those of string inputs that the model has not learnt, are counted; many of them
+are a warning.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,25 +28,25 @@ from graphfold.errors import (
     first_line,
 )
 
-#: So much smaller than in training may the share of known values be. New text has new words, and a
-#: tenth of them is ordinary; another kind of data lacks whole columns.
+#: The loss in the share of known values, from training to other data, without a warning. A tenth is
+#: ordinary for new text; another kind of data lacks whole columns.
 ORDINARY_LOSS = 0.2
 
-
-#: The chance that ordinary data look so bad, above which nothing is said.
+#: The probability of a false warning.
 CHANCE = 0.01
 
 
 class UnknownValuesWarning(UserWarning):
-    """Says that data are of another kind than those that a model was trained on."""
+    """Warns of data of another kind than those that a model was trained on."""
 
 
 Key = tuple[str, str]  # (space, column)
+Rows = TypeVar("Rows", NodeType, EdgeType)
 
 
 @dataclass
 class UnknownCount:
-    """Values of a column, and those of them that a model has not learnt."""
+    """The numbers of values of a column, and of unknown ones."""
 
     values: int = 0
     unknown: int = 0
@@ -54,14 +55,14 @@ class UnknownCount:
 
     @property
     def known(self) -> float:
-        """The share of the values that the model has learnt."""
+        """The share of the values in the vocabulary."""
         return 1 - self.unknown / max(self.values, 1)
 
 
 class UnknownValues:
     """Counts, over batches, the values of string inputs that are missing or in no vocabulary.
 
-    A model reads all of them as one and the same unknown value.
+    A model reads all of them as the same unknown value.
 
     Args:
         spec: the feature spec of the model.
@@ -75,7 +76,7 @@ class UnknownValues:
         self.counts = {key: UnknownCount() for key in spec.vocabularies}
 
     def add(self, encoded: TypedDAG) -> None:
-        """Counts the values of some graphs, which `FeatureSpec.encode` made."""
+        """Counts the values of some encoded graphs."""
         for (space, name), count in self.counts.items():
             ids = encoded.columns[space][name]
             is_unknown = ids == UNKNOWN
@@ -89,24 +90,24 @@ class UnknownValues:
             count.all_records += encoded.num_graphs
 
     def sentences(self) -> list[str]:
-        """One for each column of which far more is unknown than was where the model was scored."""
-        told = []
+        """A warning for each column with far more unknown values than in the validation part."""
+        warned = []
         for (space, name), count in self.counts.items():
             vocabulary = self.vocabularies[space, name]
             usual, part = vocabulary.held_out, "the validation part"
             if usual is None:
                 usual, part = vocabulary.known, "training"
-            known = count.known
-            if usual is None or not _is_much(usual - known, count.values):
+            share = count.known
+            if usual is None or not _is_much(usual - share, count.values):
                 continue
-            told.append(
+            warned.append(
                 f"missing or never seen in training: {count.unknown} of "
                 f"{count_of(count.values, 'value')} of '{name}' of {space.removeprefix('type:')} "
-                f"({1 - known:.0%}; in {part} {1 - usual:.0%}), in {count.records} of "
+                f"({1 - share:.0%}; in {part} {1 - usual:.0%}), in {count.records} of "
                 f"{count_of(count.all_records, 'record')}. Predictions for these are worse than "
                 "the scores of the model say. Give data of the kind that it was trained on."
             )
-        return told
+        return warned
 
     def warn(self) -> None:
         """Warns with each of the sentences."""
@@ -115,7 +116,7 @@ class UnknownValues:
 
 
 def _is_much(loss: float, num_values: int) -> bool:
-    """True if a share of known values is smaller by more than is ordinary, and by no chance.
+    """True if a loss in the share of known values is above the ordinary, and not by chance.
 
     The bound is that of Hoeffding (1963), theorem 1, https://doi.org/10.1080/01621459.1963.10500830.
     """
@@ -131,8 +132,8 @@ class FeatureSpec:
         source: the schema of the graphs as the adapter makes them.
         vocabularies: (space, column) -> the vocabulary of that string feature.
         scalers: target -> its scaler, in the target's unit.
-        inputs: feature of whole graphs -> its scaler; of floats, for counts stay as they are.
-        words: what the words have beside their ids; None for nothing.
+        inputs: feature of whole graphs -> its scaler; of floats, for counts are not scaled.
+        words: further features of words; None without.
     """
 
     source: Schema
@@ -140,12 +141,12 @@ class FeatureSpec:
     scalers: Mapping[str, Scaler]
     inputs: Mapping[str, InputScaler] = field(default_factory=dict)
     words: WordFeatures | None = None
-    _known: dict[Key, tuple[Sequence[str], Tensor]] = field(default_factory=dict, init=False)
+    _tables: dict[Key, tuple[Sequence[str], Tensor]] = field(default_factory=dict, init=False)
 
     @staticmethod
     def learns_of_nodes(schema: Schema) -> bool:
-        """True if `fit` looks at more than the columns of whole graphs."""
-        of_nodes = [column for space, column in _targets(schema) if space != "graph"]
+        """True if `fit` reads more than the columns of whole graphs."""
+        of_nodes = [column for space, column in schema.targets() if space != "graph"]
         is_float = any(column.torch_dtype.is_floating_point for column in of_nodes)
         return is_float or bool(_string_features(schema))
 
@@ -164,14 +165,13 @@ class FeatureSpec:
         """Learns from the training part.
 
         Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
-        (a name, the text) stay strings, which models do not see. Targets of floats get a scaler,
-        and so do features of whole graphs that are floats. A graph of weight 2 counts like two in
-        both.
+        (a name, the text) stay strings, which models do not read. Targets and features of whole
+        graphs that are floats get a scaler, in which a graph of weight 2 counts like two.
 
         Args:
             train: the training part, as read; a large one in pieces with the same dictionaries.
-            min_count: how often a word must occur to be known.
-            max_size: the most words that each vocabulary keeps; None for all.
+            min_count: how often a word must occur to be in the vocabulary.
+            max_size: the most words of each vocabulary; None for all.
             lowercase: whether words are counted and looked up in lower case.
 
         Raises:
@@ -192,7 +192,7 @@ class FeatureSpec:
             for space, column in _string_features(dag.schema)
         }
         scalers: dict[str, Scaler] = {}
-        for space, column in _targets(dag.schema):
+        for space, column in dag.schema.targets():
             if not column.torch_dtype.is_floating_point:
                 continue
             if column.name in scalers:
@@ -206,7 +206,7 @@ class FeatureSpec:
         return FeatureSpec(dag.schema, vocabularies, scalers, inputs)
 
     def held_out(self, val: Iterable[TypedDAG]) -> FeatureSpec:
-        """The same, with the shares of known values in the validation part.
+        """Adds the shares of known values in the validation part.
 
         Args:
             val: the validation part, as read, in pieces.
@@ -222,19 +222,17 @@ class FeatureSpec:
 
     @property
     def schema(self) -> Schema:
-        """The schema of encoded graphs: string features are int64 ids of known `size`."""
+        """The schema of encoded graphs: string features are int64 ids, with a `size`."""
         return self._encoded(self.source)
 
     def encode(self, dag: TypedDAG) -> TypedDAG:
-        """`dag` with vocabulary ids in place of strings, and inputs of whole graphs scaled.
-
-        The targets of `dag` may be others than those learnt from, or none.
+        """Replaces strings by vocabulary ids, and scales the inputs of whole graphs.
 
         Args:
-            dag: the graphs, as read.
+            dag: the graphs, as read; their targets are not checked.
 
         Raises:
-            SchemaError: if its types, edges or features are others.
+            SchemaError: if types, edges or features differ from the source schema.
         """
         self._check(dag.schema)
         columns = {space: dict(group) for space, group in dag.columns.items()}
@@ -253,12 +251,12 @@ class FeatureSpec:
         )
 
     def _ids(self, key: Key, words: Sequence[str]) -> Tensor:
-        """The id of each word of a dictionary, remembered while it is encoded batch by batch."""
-        known = self._known.get(key)
-        if known is None or known[0] is not words:
-            # Another thread may put its own there meanwhile.
-            known = self._known[key] = words, self.vocabularies[key].table(words)
-        return known[1]
+        """The id of each word of a dictionary; cached while one corpus is encoded in batches."""
+        cached = self._tables.get(key)
+        if cached is None or cached[0] is not words:
+            # Returned from here: another thread may replace the entry.
+            cached = self._tables[key] = words, self.vocabularies[key].table(words)
+        return cached[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""
@@ -297,14 +295,14 @@ class FeatureSpec:
             ) from error
 
     def check_classes(self, schema: Schema) -> None:
-        """Refuses an adapter that gives the classes of a target other codes than training did.
+        """Refuses an adapter with another order of the classes of a target than in training.
 
         Raises:
             ConfigError: naming the target, and both orders.
         """
-        others = {(level, column.name): column for level, column in _targets(schema)}
-        for level, column in _targets(self.source):
-            other = others.get((level, column.name), column)
+        targets = {(level, column.name): column for level, column in schema.targets()}
+        for level, column in self.source.targets():
+            other = targets.get((level, column.name), column)
             if other.names != column.names:
                 was, now = (", ".join(map(str, c.classes[:20])) for c in (column, other))
                 raise ConfigError(
@@ -317,14 +315,14 @@ class FeatureSpec:
         """Refuses data without the targets that the spec was fitted to.
 
         Raises:
-            ConfigError: naming a target that they lack, and those that they have.
+            ConfigError: naming an absent target, and the targets of the data.
         """
-        have = {(level, column.name): column for level, column in _targets(schema)}
-        for level, column in _targets(self.source):
-            other = have.get((level, column.name))
+        targets = {(level, column.name): column for level, column in schema.targets()}
+        for level, column in self.source.targets():
+            other = targets.get((level, column.name))
             floats = [c.torch_dtype.is_floating_point for c in (column, other) if c is not None]
             if floats != floats[:1] * 2:
-                names = ", ".join(f"'{c.name}' of the {place}" for place, c in _targets(schema))
+                names = ", ".join(f"'{c.name}' of the {place}" for place, c in schema.targets())
                 kind = "numbers" if floats[0] else "classes"
                 raise ConfigError(
                     f"the model predicts '{column.name}' of the {level}, {kind}, and the data have "
@@ -343,44 +341,31 @@ class FeatureSpec:
                 )
 
     def _encoded(self, schema: Schema) -> Schema:
-        def columns(space: str, group: tuple[Column, ...]) -> tuple[Column, ...]:
-            return tuple(self._encoded_column(space, column) for column in group)
-
-        def edges(space: str, edge: EdgeType) -> EdgeType:
-            return EdgeType(edge.name, columns(space, edge.features), edge.targets)
-
         return replace(
             schema,
-            types=tuple(
-                NodeType(
-                    t.name,
-                    t.arity,
-                    columns(f"type:{t.name}", t.features) + self._added(t.name),
-                    t.inputs,
-                )
-                for t in schema.types
-            ),
-            inputs=edges("inputs", schema.inputs),
-            relations=tuple(edges(f"relation:{e.name}", e) for e in schema.relations),
+            types=tuple(self._with_ids(f"type:{t.name}", t) for t in schema.types),
+            inputs=self._with_ids("inputs", schema.inputs),
+            relations=tuple(self._with_ids(f"relation:{e.name}", e) for e in schema.relations),
         )
 
-    def _added(self, type_name: str) -> tuple[Column, ...]:
-        if self.words is None or self.words.type_name != type_name:
-            return ()
-        return self.words.columns
-
-    def _encoded_column(self, space: str, column: Column) -> Column:
-        vocabulary = self.vocabularies.get((space, column.name))
-        if vocabulary is None:
-            return column
-        return Column(column.name, "int64", column.shape, size=len(vocabulary))
+    def _with_ids(self, space: str, rows: Rows) -> Rows:
+        """A type of nodes or edges with ids in place of strings, and with features of words."""
+        features = []
+        for column in rows.features:
+            vocabulary = self.vocabularies.get((space, column.name))
+            if vocabulary is not None:
+                column = Column(column.name, "int64", column.shape, size=len(vocabulary))
+            features.append(column)
+        if self.words is not None and space == f"type:{self.words.type_name}":
+            features += self.words.columns
+        return replace(rows, features=tuple(features))
 
 
 class _Columns:
-    """The columns of a training part that something is learnt of, gathered piece by piece."""
+    """Counts of strings, and values and weights of floats, gathered piece by piece."""
 
     def __init__(self) -> None:
-        self.counts: dict[Key, Tensor] = {}  # [num_words + 1] of each word, the last: missing ones
+        self.counts: dict[Key, Tensor] = {}  # [num_words + 1] of each word; missing values last
         self._values: dict[Key, list[Tensor]] = {}
         self._weights: dict[str, list[Tensor]] = {}
 
@@ -391,7 +376,7 @@ class _Columns:
             key = space, column.name
             count = count_codes(part.columns[space][column.name], len(part.dictionaries[key]))
             self.counts[key] = self.counts.get(key, 0) + count
-        floats = [*_targets(part.schema), *(("graph", c) for c in part.schema.graph_inputs)]
+        floats = [*part.schema.targets(), *(("graph", c) for c in part.schema.graph_inputs)]
         for space, column in floats:
             if column.torch_dtype.is_floating_point:
                 column_values = part.columns[space][column.name]
@@ -415,15 +400,8 @@ def _string_features(schema: Schema) -> list[tuple[str, Column]]:
     return [(space, c) for space, group in groups for c in group if c.dtype == "string"]
 
 
-def _targets(schema: Schema) -> list[tuple[str, Column]]:
-    groups = [("graph", schema.graph_targets), ("node", schema.node_targets)]
-    groups.append(("inputs", schema.inputs.targets))
-    groups += [(f"relation:{edge.name}", edge.targets) for edge in schema.relations]
-    return [(space, column) for space, group in groups for column in group]
-
-
 def _features(schema: Schema) -> dict[str, str]:
-    """The inputs of a model, in words: all but targets, and strings and codes of graphs."""
+    """Descriptions of the inputs of a model: everything except targets and notes of graphs."""
     facts = {}
     for number, node_type in enumerate(schema.types):
         facts[f"node type '{node_type.name}'"] = f"number {number} with arity {node_type.arity}"

@@ -19,7 +19,7 @@ class Scaler(NamedTuple):
         mean: of the values.
         std: of the values.
         least: the smallest of the values.
-        most: the largest; no larger than the smallest if there are none.
+        most: the largest; equal to `least` without values.
     """
 
     mean: float = 0.0
@@ -36,8 +36,8 @@ def fit_scaler(values: Tensor, weights: Tensor | None = None) -> Scaler:
     """The scaler of all measured values of a column; NaN is a missing one.
 
     The standard deviation is that of the values themselves (no Bessel correction). Values that are
-    all equal, or all missing, keep their scale. A value of weight 2 counts like two, one of weight
-    0 does not count.
+    all equal, or all missing, are not scaled. A value of weight 2 counts like two, one of weight 0
+    does not count.
 
     Shape:
         values: [num_rows, *shape]; a column of vectors gets one mean and one deviation.
@@ -102,7 +102,7 @@ class InputScaler(NamedTuple):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> InputScaler:
-        """The scaler whose fields are those of `data`."""
+        """The scaler with the fields in `data`."""
         return InputScaler(tuple(data["mean"]), tuple(data["std"]))
 
 

@@ -22,10 +22,9 @@ class Vocabulary:
     Args:
         words: the words in order of their ids.
         lowercase: whether words are looked up in lower case.
-        known: the share of the values of the training part that have an id of their own; None of a
-            vocabulary that was stored before this was counted.
-        held_out: the same share of the validation part, on which the model is scored; None without
-            one.
+        known: the share of the values of the training part that are words of the vocabulary; None
+            if it was not counted.
+        held_out: the same share of the validation part; None without one.
     """
 
     words: tuple[str, ...]
@@ -59,7 +58,7 @@ class Vocabulary:
         return torch.cat([self.ids(words), torch.tensor([UNKNOWN])])
 
     def with_words(self, words: Iterable[str]) -> Vocabulary:
-        """The same with those of some words that it lacks, whose ids come last."""
+        """Adds new words; their ids come last."""
         new = dict.fromkeys(word for word in words if word not in self._ids)
         return replace(self, words=(*self.words, *new))
 
@@ -88,31 +87,30 @@ def fit_vocabulary(
         codes: the column of the training part; -1 where a value is missing.
         words: the words of the codes.
         min_count: how often a word must occur.
-        max_size: the most words to keep, the unknown one not counted; None for all.
+        max_size: the most words, the unknown one not counted; None for all.
         lowercase: count and look up words in lower case.
     """
     return vocabulary_of(count_codes(codes, len(words)), words, min_count, max_size, lowercase)
 
 
 def vocabulary_of(
-    found: Tensor,
+    counts: Tensor,
     words: Sequence[str],
     min_count: int = 1,
     max_size: int | None = None,
     lowercase: bool = False,
 ) -> Vocabulary:
-    """As `fit_vocabulary`, of a column whose codes were counted.
+    """The vocabulary of a column by the counts of its words.
 
     Args:
-        found: [num_words + 1] how often each word occurs, and missing values last.
+        counts: [num_words + 1] how often each word occurs, and missing values last.
         words, min_count, max_size, lowercase: as for `fit_vocabulary`.
     """
-    counts = _by_word(found, words, lowercase)
-    kept = [word for word, count in counts.items() if count >= min_count]
-    kept.sort(key=lambda word: (-counts[word], word))
-    kept = kept[:max_size]
-    known = sum(counts[word] for word in kept) / max(int(found.sum()), 1)
-    return Vocabulary(tuple(kept), lowercase, known)
+    count_of = _by_word(counts, words, lowercase)
+    frequent = [word for word, count in count_of.items() if count >= min_count]
+    frequent = sorted(frequent, key=lambda word: (-count_of[word], word))[:max_size]
+    share = sum(count_of[word] for word in frequent) / max(int(counts.sum()), 1)
+    return Vocabulary(tuple(frequent), lowercase, share)
 
 
 def count_words(codes: Tensor, words: Sequence[str], lowercase: bool = False) -> Counter[str]:
@@ -131,9 +129,9 @@ def count_codes(codes: Tensor, num_words: int) -> Tensor:
     return torch.bincount(codes.reshape(-1) % (num_words + 1), minlength=num_words + 1)
 
 
-def _by_word(found: Tensor, words: Sequence[str], lowercase: bool) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for word, count in zip(words, found[:-1].tolist(), strict=True):
+def _by_word(counts: Tensor, words: Sequence[str], lowercase: bool) -> Counter[str]:
+    counter: Counter[str] = Counter()
+    for word, count in zip(words, counts[:-1].tolist(), strict=True):
         if count:
-            counts[word.lower() if lowercase else word] += count
-    return counts
+            counter[word.lower() if lowercase else word] += count
+    return counter

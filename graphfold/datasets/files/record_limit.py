@@ -41,9 +41,9 @@ class RecordLimit:
 
 def too_long(path: Path, line: int, what: str) -> DataError:
     """The error about a line or a record that begins in `line`."""
-    return DataError(
-        f"{path}:{line}: the {what} that begins here has more than {LONGEST_RECORD:,} characters. "
+    return DataError.in_file(
+        path,
+        f"the {what} that begins here has more than {LONGEST_RECORD:,} characters. "
         "Check the file: something does not end where it should, or it is damaged.",
-        path=str(path),
-        line=line,
+        line,
     )

@@ -1,6 +1,6 @@
 """Columns of a table, and how their cells are read: targets, weights of records, inputs.
 
-A target of two classes has a positive one: that which areas, F1 and recall are about.
+Of two classes one is the positive one: areas under curves, F1 and recall are about it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def class_name(value: object) -> str:
 
 
 def positive_of(positive: Positive, target: str) -> str | None:
-    """The positive class of one target, if one is asked for."""
+    """The name of the positive class of a target, as the option gives it; None without one."""
     if isinstance(positive, Mapping):
         return class_name(positive[target]) if target in positive else None
     return None if positive is None else class_name(positive)
 
 
 def refuse_unknown_targets(option: str, value: object, targets: Sequence[str]) -> None:
-    """Raises ConfigError for an option that is a mapping and names what is no target."""
+    """Raises ConfigError if an option is a mapping with a key that is no target."""
     for name in value if isinstance(value, Mapping) else ():
         if name not in targets:
             raise ConfigError(
@@ -61,7 +61,7 @@ def find_class(name: str, names: Sequence[str]) -> str | None:
 
 
 def inferred_classes(cells: Iterable[str], target: str) -> list[str]:
-    """The classes of a target by its cells, in alphabetical order whatever the case.
+    """The classes of a target by its cells, in alphabetical order without regard to case.
 
     Of two the one that negates the other comes first, such as `inactive` before `active`, so that
     the positive one is last.
@@ -91,25 +91,24 @@ def positive_last(names: Sequence[str], positive: Positive, target: str) -> tupl
     """The names of the classes of a target, the positive one last: it has the code 1.
 
     Raises:
-        ConfigError: if a positive class is asked for that is none of two classes.
+        ConfigError: if the positive class is not one of two.
     """
-    wanted = positive_of(positive, target)
-    if wanted is None:
+    name = positive_of(positive, target)
+    if name is None:
         return tuple(names)
     if len(names) != 2:
         raise ConfigError(
-            f"data.positive is '{wanted}', but '{target}' has {len(names)} classes, of which none "
+            f"data.positive is '{name}', but '{target}' has {len(names)} classes, of which none "
             "is the positive one. Leave it out."
         )
-    positive_name = find_class(wanted, names)
-    if positive_name is None:
+    last = find_class(name, names)
+    if last is None:
         raise ConfigError(
-            f"data.positive is '{wanted}', but the classes of '{target}' are "
-            f"{' and '.join(names)}.{did_you_mean(wanted, names)} Name one of them; of several "
+            f"data.positive is '{name}', but the classes of '{target}' are "
+            f"{' and '.join(names)}.{did_you_mean(name, names)} Name one of them; of several "
             "targets with different classes, data.positive={TARGET: CLASS}."
         )
-    (other,) = (name for name in names if name != positive_name)
-    return (other, positive_name)
+    return (names[1] if last == names[0] else names[0], last)
 
 
 def listed(names: Sequence[str] | str) -> tuple[str, ...]:
@@ -127,18 +126,15 @@ def checked_class_names(
         targets: the names of the targets; None while they are open.
 
     Raises:
-        ConfigError: if it has less than two names, or of what is no target.
+        ConfigError: if it has less than two names, or those of an unknown target.
     """
     for name, cells in class_names.items():
         if isinstance(cells, str) or not isinstance(cells, Sequence) or len({*cells}) < 2:
             raise ConfigError(
                 f"class_names gives '{name}' {cells!r}. Give a list of two or more different names."
             )
-        if targets is not None and name not in targets:
-            raise ConfigError(
-                f"class_names names '{name}', which is no target.{did_you_mean(name, targets)} The "
-                f"targets are: {', '.join(targets) or 'none'}."
-            )
+    if targets is not None:
+        refuse_unknown_targets("class_names", class_names, targets)
     return {name: tuple(map(str, cells)) for name, cells in class_names.items()}
 
 
@@ -208,7 +204,7 @@ class TableTarget:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns of the schema that go with it: 0, `ABOVE` or `BELOW` if it is bounded."""
+        """The features of the graph beside it: its bound (0, `ABOVE` or `BELOW`) if it has any."""
         return (Column(bound_column(self.name), "int64", size=3),) if self.bounded else ()
 
     def values(self, cell: str) -> dict[str, float | int | None]:
@@ -255,21 +251,21 @@ class TableTarget:
 
     @staticmethod
     def is_number(cell: str) -> bool:
-        """Tells numbers from text."""
+        """True if a cell is a number, not text."""
         return _NUMBER.fullmatch(cell.strip()) is not None
 
     @staticmethod
     def number(cell: str) -> float | None:
-        """The number of a cell; None if it is none, or beyond single precision."""
+        """The number in a cell; None if the cell is no number, or beyond single precision."""
         number = float(cell) if TableTarget.is_number(cell) else math.inf
         return number if abs(number) <= _LARGEST else None
 
     def refuse(self, cell: str, fault: str, remedy: str) -> RecordError:
-        """The error of a cell, which is raised by who reads it.
+        """The RecordError about a bad cell; the caller raises it.
 
         Args:
-            cell: what stands there.
-            fault: what is wrong with it, after "which".
+            cell: the text of the cell.
+            fault: the fault, after "which".
             remedy: what to do.
         """
         return RecordError(

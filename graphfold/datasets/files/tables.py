@@ -1,6 +1,6 @@
-"""Rows of a table with their line numbers: CSV, TSV, `.smi`, SDF, Parquet, and kinds of others.
+"""Rows of tables with line numbers and faults: CSV, TSV, `.smi`, Parquet, and kinds of others.
 
-A row of delimited text comes with what is wrong with it; a column may name its part of a split.
+A column may name the part of a split that a row is in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +29,8 @@ def csv_records(
     """Cuts the lines of delimited text into records, the header included; blank lines are none.
 
     Returns:
-        For each record the 1-based line where it begins, its cells, and what is wrong with its
-        form; a record that cannot be cut into cells has none.
+        For each record the 1-based line where it begins, its cells, and a fault in its form, None
+        without one; a record that cannot be cut into cells has none.
 
     Raises:
         DataError: if the file cannot be read, or a quote that is not closed has swallowed records.
@@ -45,10 +46,15 @@ def csv_records(
         except StopIteration:
             return
         except csv.Error as error:
-            # Within one line the fault is that record's. A quote that runs on has swallowed other
-            # records, so nobody can tell how many there are.
+            # A fault within one line belongs to one record. A quote that runs on has swallowed
+            # other records, whose number is unknown.
             if reader.line_num > line:
-                raise _unclosed(path, line, reader.line_num) from error
+                raise DataError.in_file(
+                    path,
+                    f"a quote opened in this row is not closed properly, up to "
+                    f"line {reader.line_num}. Close it, or double the quotes inside the cell.",
+                    line,
+                ) from error
             yield line, (), f"the quotes or line ends of the row are wrong ({error})"
             faults.clear()
             continue
@@ -58,7 +64,7 @@ def csv_records(
 
 
 def _texts(lines: Iterable[Line], faults: list[str], limit: RecordLimit) -> Iterator[str]:
-    """The texts of the lines; what is wrong with their bytes goes to `faults`."""
+    """The texts of the lines; faults of their bytes are appended to `faults`."""
     for line in lines:
         limit.add(line.number, len(line.text))
         if line.fault is not None:
@@ -67,25 +73,16 @@ def _texts(lines: Iterable[Line], faults: list[str], limit: RecordLimit) -> Iter
 
 
 def _next_record(reader: Iterator[list[str]]) -> list[str]:
-    """The next record, read under our limit; that of the process is left as it was.
+    """The next record, read with `LONGEST_RECORD` as the limit of a cell.
 
-    The limit bounds what a quote that is never closed can swallow; csv's own limit of 131,072 would
-    refuse long texts beside the SMILES.
+    csv's usual limit of 131,072, a setting of the process, would refuse long texts beside the
+    SMILES; without one a quote that is never closed could swallow any file.
     """
-    others = csv.field_size_limit(LONGEST_RECORD)
+    before = csv.field_size_limit(LONGEST_RECORD)
     try:
         return next(reader)
     finally:
-        csv.field_size_limit(others)
-
-
-def _unclosed(path: Path, line: int, last: int) -> DataError:
-    return DataError(
-        f"{path}:{line}: a quote opened in this row is not closed properly, up to line {last}. "
-        "Close it, or double the quotes inside the cell.",
-        path=str(path),
-        line=line,
-    )
+        csv.field_size_limit(before)
 
 
 #: The feature of whole graphs that holds the part: "train", "val" or "test".
@@ -116,9 +113,9 @@ class Row(NamedTuple):
     Args:
         line: the 1-based line where it begins. A Parquet row has the line that it would have in a
             CSV file with a header: the first row is line 2.
-        cells: one text for each column, as it stands in the file. A row of another length is cut
-            or filled with empty cells, and has a fault.
-        fault: what is wrong with the form of the row, without a full stop; None if nothing is.
+        cells: the text of each column. A row of another length is cut or filled with empty cells,
+            and has a fault.
+        fault: a fault in the form of the row, without a full stop; None without one.
     """
 
     line: int
@@ -141,7 +138,7 @@ MOST_COLUMNS = 100_000
 
 
 class Table:
-    """A table that is read as a stream, as often as one likes.
+    """A table that is read as a stream, any number of times.
 
     Args:
         path: the file.
@@ -165,11 +162,10 @@ class Table:
         name_column: str | None = None,
     ) -> None:
         if len(columns) > MOST_COLUMNS:
-            raise DataError(
-                f"{path}: has {len(columns):,} columns, but {MOST_COLUMNS:,} are the most. Check "
-                "the separator, or leave columns out.",
-                path=str(path),
-                line=header_line,
+            raise DataError.in_file(
+                path,
+                f"has {len(columns):,} columns, but {MOST_COLUMNS:,} are the most. Check the "
+                "separator, or leave columns out.",
             )
         self.path = path
         self.columns = tuple(columns)
@@ -190,7 +186,7 @@ class Table:
         """The positions of columns.
 
         Args:
-            names: the names asked for. Upper and lower case differ.
+            names: the names of the columns. Upper and lower case differ.
             option: the option that they come from, for the remedy.
 
         Raises:
@@ -217,7 +213,7 @@ class Table:
 
 
 def open_table(path: Path) -> Table:
-    """Opens a table; its kind is told by its name.
+    """Opens a table of the kind that its name ends in.
 
     - `.csv`: cells parted by commas, or by semicolons or tabs where the header has no comma;
       `.tsv`: by tabs. The first line is the header. Quoted cells may hold separators, line ends
@@ -227,7 +223,7 @@ def open_table(path: Path) -> Table:
     - `.parquet`: values become text: missing ones are empty, booleans 1 and 0.
     - `.sdf`, `.mol`: the column `smiles` is that of the structure, `title` the first line of its
       record, the others are its properties.
-    - what other packages read, see `graphfold.registry.TABLES`.
+    - the kinds that other packages add, see `graphfold.registry.TABLES`.
 
     All but Parquet may be gzipped and then end in `.gz`.
 
@@ -243,10 +239,10 @@ def open_table(path: Path) -> Table:
         opened: Table = import_part(reader, f"reader of {kind.suffix}")(path)
         return opened
     open_bytes(path).close()
-    raise DataError(
-        f"{path}: is of no known kind of table. Give a file whose name ends in "
+    raise DataError.in_file(
+        path,
+        f"is of no known kind of table. Give a file whose name ends in "
         f"{', '.join(sorted(readers))} (.gz may follow, but for .parquet).",
-        path=str(path),
     )
 
 
@@ -263,10 +259,10 @@ def open_csv(path: Path, separators: str = ",;\t") -> Table:
     begun = [_delimited(path, separators)]
     header = next(begun[0], None)
     if header is None:
-        raise DataError(f"{path}: is empty. Give a table with a header.", path=str(path))
+        raise DataError.in_file(path, "is empty. Give a table with a header.")
     line, columns, fault = header
     if fault is not None:
-        raise DataError(f"{path}:{line}: {fault}. Correct the header.", path=str(path), line=line)
+        raise DataError.in_file(path, f"{fault}. Correct the header.", line)
 
     def read() -> Iterator[Row]:
         records = begun.pop() if begun else islice(_delimited(path, separators), 1, None)
@@ -277,19 +273,18 @@ def open_csv(path: Path, separators: str = ",;\t") -> Table:
 
 def _delimited(path: Path, separators: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
     """The records of a file, parted by the first of the separators that its first line has."""
-    lines = iter(scan_lines(path))
-    blank: list[Line] = []
-    for first in lines:
-        blank.append(first)
-        if first.text.strip():
+    lines, begin = iter(scan_lines(path)), list[Line]()
+    for line in lines:
+        begin.append(line)
+        if line.text.strip():
             break
-    unquoted = re.sub('"[^"]*"', "", blank[-1].text if blank else "")
+    unquoted = re.sub('"[^"]*"', "", begin[-1].text if begin else "")
     delimiter = next((mark for mark in separators if mark in unquoted), separators[0])
-    return csv_records(path, chain(blank, lines), delimiter)
+    return csv_records(path, chain(begin, lines), delimiter)
 
 
 def open_tsv(path: Path) -> Table:
-    """Opens a table whose cells are parted by tabs; raises as `open_table` does."""
+    """Opens a table with tabs between its cells; raises as `open_table` does."""
     return open_csv(path, "\t")
 
 
@@ -306,9 +301,8 @@ def _fit(row: Row, num_columns: int) -> Row:
 def open_smi(path: Path) -> Table:
     """Opens a file of SMILES and names."""
     open_bytes(path).close()
-    columns = ("smiles", "name")
-    smiles, name = columns
-    return Table(path, columns, lambda: _smi_rows(path), smiles_column=smiles, name_column=name)
+    rows = partial(_smi_rows, path)
+    return Table(path, ("smiles", "name"), rows, smiles_column="smiles", name_column="name")
 
 
 def _smi_rows(path: Path) -> Iterator[Row]:
@@ -356,9 +350,8 @@ def _undamaged(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"{path}: cannot be read as Parquet ({first_line(error)}). Download or write it again.",
-            path=str(path),
+        raise DataError.in_file(
+            path, f"cannot be read as Parquet ({first_line(error)}). Download or write it again."
         ) from error
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, NamedTuple, TypeVar, cast
 
 from graphfold.datasets.files import record_limit
 from graphfold.errors import DataError, RecordError
@@ -21,7 +20,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked where it is gzipped (told by its content, not by its name).
+    """Opens a file for reading its bytes, unpacked where its content is gzip.
 
     It is opened once, so that a pipe loses nothing.
 
@@ -29,75 +28,31 @@ def open_bytes(path: Path) -> IO[bytes]:
         DataError: if there is no such file, it cannot be opened, or it is named .gz and is no gzip.
     """
     try:
-        file = _PeekedFile(path)
-        if file.magic == _GZIP:
+        file = path.open("rb")
+        magic = file.peek(len(_GZIP))[: len(_GZIP)]
+        if magic and _GZIP.startswith(magic):  # a pipe may give one byte at first
             return cast(IO[bytes], _GzipFile(file))
-        if path.suffix == ".gz" and file.magic:
+        if path.suffix == ".gz" and magic:
             file.close()
-            raise DataError(
-                f"{path}: is named .gz, but is not gzipped. Rename it, or download it again.",
-                path=str(path),
+            raise DataError.in_file(
+                path, "is named .gz, but is not gzipped. Rename it, or download it again."
             )
-        return cast(IO[bytes], io.BufferedReader(file))
+        return file
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file. Correct the path.", path=str(path)) from error
+        raise DataError.in_file(path, "no such file. Correct the path.") from error
     except IsADirectoryError as error:
-        raise DataError(
-            f"{path}: is a folder, not a file. Name a file in it.", path=str(path)
-        ) from error
+        raise DataError.in_file(path, "is a folder, not a file. Name a file in it.") from error
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(
-            f"{path}: cannot be opened ({reason}). Check the file.", path=str(path)
-        ) from error
-
-
-class _PeekedFile(io.FileIO):
-    """A file whose first two bytes are known and still to be read; a pipe cannot be read twice.
-
-    Args:
-        path: the file.
-
-    Attributes:
-        magic: these bytes, or as many as there are.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "rb")
-        self.magic = b""
-        while len(self.magic) < len(_GZIP) and (more := super().read(len(_GZIP) - len(self.magic))):
-            self.magic += more
-        self._waiting = self.magic
-        if self.seekable():
-            self.seek(0)
-
-    # FileIO's own ways to read would pass by `readinto`.
-    readall = io.RawIOBase.readall
-
-    def read(self, size: int | None = -1, /) -> bytes | Any:
-        """Reads up to so many bytes, or all."""
-        return io.RawIOBase.read(self, -1 if size is None else size)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Goes to a place of the file; what waited to be read is read there again."""
-        self._waiting = b""
-        return super().seek(offset, whence)
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        """Reads as many bytes as come, those first that are known."""
-        if not self._waiting:
-            return super().readinto(buffer)
-        count = min(len(self._waiting), len(buffer))
-        buffer[:count], self._waiting = self._waiting[:count], self._waiting[count:]
-        return count
+        raise DataError.in_file(path, f"cannot be opened ({reason}). Check the file.") from error
 
 
 class _GzipFile(gzip.GzipFile):
-    """A gzip file that closes what it reads from."""
+    """A gzip file that also closes the file that it unpacks."""
 
-    def __init__(self, file: io.RawIOBase) -> None:
-        self._packed = io.BufferedReader(file)
-        super().__init__(fileobj=self._packed, mode="rb")
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._packed = file
+        super().__init__(fileobj=file, mode="rb")
 
     def close(self) -> None:
         """Closes both."""
@@ -110,8 +65,8 @@ class Line(NamedTuple):
 
     Args:
         number: its 1-based number.
-        text: its characters, without LF or CR LF; U+FFFD stands for what is not UTF-8.
-        fault: which byte is not UTF-8; None if all are.
+        text: its characters, without LF or CR LF; U+FFFD replaces bytes that are not UTF-8.
+        fault: the error about the first such byte; None without one.
     """
 
     number: int
@@ -127,8 +82,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     for number, text, fault in scan_lines(path):
         if fault is not None:
-            message = f"{path}:{number}: {fault.fault}. Convert the file to UTF-8."
-            raise DataError(message, path=str(path), line=number) from fault
+            raise DataError.in_file(
+                path, f"{fault.fault}. Convert the file to UTF-8.", number
+            ) from fault
         yield number, text
 
 
@@ -155,27 +111,27 @@ def scan_raw_lines(path: Path) -> Iterator[tuple[Line, bytes]]:
                 if len(raw) > record_limit.LONGEST_RECORD:
                     raise record_limit.too_long(path, number, "line")
                 content = raw.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1 and raw.startswith(_UTF16):
+                    raise DataError.in_file(path, "is UTF-16. Convert the file to UTF-8.", 1)
                 if number == 1:
-                    _refuse_utf16(path, raw)
                     content = content.removeprefix(_BOM)
                 yield _decode(number, content), raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             fault = "ends too early" if isinstance(error, EOFError) else "is damaged"
-            raise DataError(
-                f"{path}: the gzip file {fault}, after {number} readable lines. "
-                "Download or pack it again.",
-                path=str(path),
+            raise DataError.in_file(
+                path,
+                f"the gzip file {fault}, after {number} readable lines. Download or pack it again.",
             ) from error
         except OSError as error:  # of the disk; it names no file
-            raise DataError(
-                f"{path}: cannot be read after line {number} ({error.strerror or error}). Check "
+            raise DataError.in_file(
+                path,
+                f"cannot be read after line {number} ({error.strerror or error}). Check "
                 "the disk, or copy the file again.",
-                path=str(path),
             ) from error
 
 
 def text_lines(text: str) -> Iterator[Line]:
-    """The lines of a text, as `scan_lines` has those of a file with it."""
+    """The lines of a text, as `scan_lines` gives them for a file with this text."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -199,14 +155,7 @@ def at_least_one(items: Iterable[Item], path: Path, what: str) -> Iterator[Item]
     for count, item in enumerate(items, 1):  # noqa: B007
         yield item
     if count == 0:
-        raise DataError(
-            f"{path}: holds no {what}. Give a file with at least one record.", path=str(path)
-        )
-
-
-def _refuse_utf16(path: Path, first: bytes) -> None:
-    if first.startswith(_UTF16):
-        raise DataError(f"{path}:1: is UTF-16. Convert the file to UTF-8.", path=str(path), line=1)
+        raise DataError.in_file(path, f"holds no {what}. Give a file with at least one record.")
 
 
 def _decode(number: int, raw: bytes) -> Line:

@@ -1,1 +1,1 @@
-"""Inspection: what is in data, and whether its adapter keeps its promises."""
+"""Inspection: data cards, checks of adapters, and hashes of records."""

@@ -1,4 +1,4 @@
-"""`graphfold check-adapter`: reads data, tests the adapter, and counts what is in the data."""
+"""`graphfold check-adapter`: reads data, tests the adapter, and makes a data card."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from graphfold.datasets.storage.packing import refuse_empty
 from graphfold.errors import ConfigError, SchemaError, did_you_mean, shortened
 from graphfold.registry import ADAPTERS, is_path
 
-#: How many records are read twice, and how many graphs make a detour through networkx.
+#: The records that are read twice, and the graphs that are converted to networkx and back.
 _SAMPLE, _FEW = 256, 3
 
-#: How many words of each string feature are shown.
+#: The words of each string feature that are shown.
 _LISTED = 12
 
 
 def check_data(
     name: str, path: str | Path | None = None, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Reads all records of a corpus or a file, checks them, and counts what is in them.
+    """Reads all records of a corpus or a file, checks and counts them.
 
-    Checked are the graphs against their schema, that reading twice gives the same, and that a few
-    graphs survive a detour through networkx.
+    The graphs must fit their schema, reading twice must give the same, and a few graphs must equal
+    themselves after a conversion to networkx and back.
 
     Args:
         name: a corpus (all its files are read, of all variants), or an adapter.
@@ -50,14 +50,13 @@ def check_data(
 
     Returns:
         Plain values: `records` (usable ones), `splits` (the same by part of the given split, "all"
-        where there is none), `skipped`, `reasons` (a list of {"file", "line", "reason"}),
-        `changed`, `nodes`, `node_types`, `inputs`, `relations` (name -> edges), `nodes_per_graph`
-        and `depth` (least, mean and most), `vocabularies` (string feature -> different words),
-        `frequent` (its most frequent words -> how often), `targets` (see `describe_target`),
-        `records_per_second`, `peak_mb` (the largest resident memory in MiB), `files`, `notes`, and
-        for molecules `repeated_molecules` (records whose molecule an earlier one of the file
-        holds) and, of a given split, `leaked_molecules` (records of val or test that train holds,
-        too).
+        without one), `skipped`, `reasons` (a list of {"file", "line", "reason"}), `changed`,
+        `nodes`, `node_types`, `inputs`, `relations` (name -> edges), `nodes_per_graph` and `depth`
+        (least, mean and most), `vocabularies` (string feature -> different words), `frequent` (its
+        most frequent words -> counts), `targets` (see `describe_target`), `records_per_second`,
+        `peak_mb` (the largest resident memory in MiB), `files`, `notes`, and for molecules
+        `repeated_molecules` (records with the molecule of an earlier one of the file) and, of a
+        given split, `leaked_molecules` (records of val or test with a molecule of train).
 
     Raises:
         ConfigError: if there is no such corpus, adapter or setting, or an adapter has no path.
@@ -72,17 +71,16 @@ def check_data(
     files = data.source.files(*where)
     hashes = [content_hash(file.adapter.make(), file.path) for file in files]
     begin = time.perf_counter()
-    found = [_read(file, data.on_error) for file in files]
+    results = [_read(file, data.on_error) for file in files]
     seconds = time.perf_counter() - begin
-    skipped = [error for result in found for error in result.skipped]
-    refuse_empty(files[0].path, found)
-    for file, result in zip(files, found, strict=True):
-        _check(file, result.dag)
-    dags = [result.dag for result in found]
-    splits: Counter[str] = Counter()
+    refuse_empty(files[0].path, results)
+    skipped = [error for result in results for error in result.skipped]
+    dags = [result.dag for result in results]
+    splits, notes = Counter[str](), list[str]()
     for file, dag in zip(files, dags, strict=True):
+        _check(file, dag)
         splits[file.part or "all"] += dag.num_graphs
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+        notes += file.adapter.make().notes(dag)
     return {
         "records": splits.total(),
         "splits": dict(splits),
@@ -91,16 +89,20 @@ def check_data(
         "changed": sum(map(count_changed, dags)),
         **_describe_graphs(dags),
         "records_per_second": round((splits.total() + len(skipped)) / seconds, 1),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1),
+        "peak_mb": _peak_mb(),
         "files": [
             {"path": str(file.path), "sha256": digest, "as_published": _is_published(file, data)}
             for file, digest in zip(files, hashes, strict=True)
         ],
-        "notes": [
-            note for f, d in zip(files, dags, strict=True) for note in f.adapter.make().notes(d)
-        ],
+        "notes": notes,
         **_repeats(files, dags),
     }
+
+
+def _peak_mb() -> float:
+    """The largest resident memory of this process, in MiB."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
 
 
 def _data_module(name: str, path: str | Path | None, settings: Mapping[str, Any]) -> DataModule:
@@ -129,7 +131,7 @@ def _read(file: DataFile, on_error: str) -> ReadResult:
 
 
 def _check(file: DataFile, dag: TypedDAG) -> None:
-    """Raises SchemaError if the adapter breaks a promise."""
+    """Raises SchemaError if the graphs change when they are read or converted again."""
     adapter = file.adapter.make()
     records = islice(adapter.records(file.path), _SAMPLE)
     again = read_records(adapter, file.path, records, on_error="skip").dag
@@ -139,17 +141,17 @@ def _check(file: DataFile, dag: TypedDAG) -> None:
         _require_equal(adapter, "a detour through networkx", detour, graph)
 
 
-def _require_equal(adapter: Adapter, way: str, first: TypedDAG, second: TypedDAG) -> None:
+def _require_equal(adapter: Adapter, cause: str, first: TypedDAG, second: TypedDAG) -> None:
     part = difference(first, replace(second, origin=first.origin))
     if part is not None:
         raise SchemaError(
-            f"{type(adapter).__name__}: {way} changes the graphs, first in {part}. Let parse "
+            f"{type(adapter).__name__}: {cause} changes the graphs, first in {part}. Let parse "
             "depend on nothing but the record and the options."
         )
 
 
 def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
-    """Counts over all graphs, whose schemas may differ."""
+    """Counts over all graphs of one or more schemas."""
     node_types, relations = Counter[str](), Counter[str]()
     words: dict[str, Counter[str]] = {}
     targets: dict[str, tuple[Column, list[Tensor]]] = {}
@@ -161,7 +163,7 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
             if space != "graph":
                 counts = count_words(dag.columns[space][name], dictionary)
                 words.setdefault(f"{space}/{name}", Counter()).update(counts)
-        for space, column in _targets(dag):
+        for space, column in dag.schema.targets():
             values = dag.columns[space][column.name]
             targets.setdefault(column.name, (column, []))[1].append(values)
     depths = [
@@ -175,18 +177,10 @@ def _describe_graphs(dags: Sequence[TypedDAG]) -> dict[str, Any]:
         "relations": dict(relations),
         "nodes_per_graph": _spread(torch.cat([dag.node_ptr.diff() for dag in dags])),
         "depth": _spread(torch.cat(depths)),
-        "vocabularies": {name: len(own) for name, own in words.items()},
-        "frequent": {name: dict(own.most_common(_LISTED)) for name, own in words.items()},
+        "vocabularies": {name: len(counts) for name, counts in words.items()},
+        "frequent": {name: dict(counts.most_common(_LISTED)) for name, counts in words.items()},
         "targets": {n: describe_target(c, torch.cat(values)) for n, (c, values) in targets.items()},
     }
-
-
-def _targets(dag: TypedDAG) -> Iterator[tuple[str, Column]]:
-    schema = dag.schema
-    spaces = {"graph": schema.graph_targets, "node": schema.node_targets}
-    spaces |= {"inputs": schema.inputs.targets}
-    spaces |= {f"relation:{edges.name}": edges.targets for edges in schema.relations}
-    return ((space, column) for space, columns in spaces.items() for column in columns)
 
 
 def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
@@ -196,16 +190,16 @@ def describe_target(column: Column, values: Tensor) -> dict[str, Any]:
         `measured`, `missing`, `unit`; of codes `counts` (class -> how often it occurs); of numbers
         `mean`, `std`, `min` and `max` (null where nothing is measured).
     """
-    found = values[~values.isnan() if values.is_floating_point() else values >= 0]
-    measured = found.numel()
-    facts = {"measured": measured, "missing": values.numel() - measured, "unit": column.unit}
+    measured = values[~values.isnan() if values.is_floating_point() else values >= 0]
+    count = measured.numel()
+    facts = {"measured": count, "missing": values.numel() - count, "unit": column.unit}
     if not values.is_floating_point():
-        codes, counts = torch.unique(found, return_counts=True)
+        codes, counts = torch.unique(measured, return_counts=True)
         names = [column.names[c] if column.names else str(c) for c in codes.tolist()]
         return {**facts, "counts": dict(zip(names, counts.tolist(), strict=True))}
-    if not measured:
+    if not count:
         return facts | dict.fromkeys(("mean", "std", "min", "max"))
-    return {**facts, **_spread(found), "std": float(found.double().std(correction=0))}
+    return {**facts, **_spread(measured), "std": float(measured.double().std(correction=0))}
 
 
 def _spread(values: Tensor) -> dict[str, float]:
@@ -214,13 +208,13 @@ def _spread(values: Tensor) -> dict[str, float]:
 
 
 def _is_published(file: DataFile, data: DataModule) -> bool | None:
-    """True if the sha256 of all files is the published one, None where that is not known."""
+    """True if all files have the published sha256; None without a published one."""
     root, path = data.root.absolute(), file.path.absolute()
-    known = {root / n: digest for n, digest in known_hashes().items()}
-    own = {p: digest for p, digest in known.items() if p == path or path in p.parents}
-    if not own:
+    published = {root / name: digest for name, digest in known_hashes().items()}
+    digests = {p: digest for p, digest in published.items() if p == path or path in p.parents}
+    if not digests:
         return None
-    return all(p.is_file() and file_hash(p) == digest for p, digest in own.items())
+    return all(p.is_file() and file_hash(p) == digest for p, digest in digests.items())
 
 
 def _repeats(files: Sequence[DataFile], dags: Sequence[TypedDAG]) -> dict[str, int]:
@@ -270,8 +264,8 @@ def _lines(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "leaked_molecules" in card:
         yield "leaked", f"{card['leaked_molecules']} records of molecules that train has, too"
     for file in card["files"]:
-        known = {True: ", as published", False: ", not as published", None: ""}
-        yield "file", f"{file['path']}{known[file['as_published']]}"
+        remark = {True: ", as published", False: ", not as published", None: ""}
+        yield "file", f"{file['path']}{remark[file['as_published']]}"
     for note in card["notes"]:
         yield "note", note
     yield "speed", f"{card['records_per_second']:.0f} records/s, memory {card['peak_mb']:.0f} MiB"

@@ -1,6 +1,6 @@
-"""A hash of each record: whether two corpora share records, and which records of one are repeated.
+"""Hashes of records, by which repeated records of one or two corpora are found.
 
-A molecule is one record however it is written: its hash is that of `molecule_keys`.
+The hash of a molecule is that of its key, see `molecule_keys`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphfold.dag import TypedDAG
+from graphfold.dag import EdgeType, NodeType, TypedDAG
+from graphfold.dag.depth import run_numbers, spread_runs
 from graphfold.datasets.adapter import CHANGED_TO
 from graphfold.datasets.splits.split import Split
 from graphfold.errors import count_of, shortened
@@ -29,9 +30,9 @@ _ROUNDS = 8
 def hash_graphs(dag: TypedDAG) -> Tensor:
     """[num_graphs] int64, equal for graphs of equal structure and features; targets do not count.
 
-    Ordered inputs are hashed in order, from the leaves up. Nodes related only by relations (atoms)
-    are told apart by their neighbourhoods (Weisfeiler and Lehman, 1968), so a molecule has one
-    hash however its atoms are numbered.
+    Inputs are hashed in order, from the leaves up. Nodes with relations (atoms) are distinguished
+    by their neighbourhoods (Weisfeiler and Lehman, 1968), so the hash of a molecule does not depend
+    on the numbers of its atoms.
     """
     codes = _node_codes(dag)
     for _ in range(_ROUNDS if dag.relations else 0):
@@ -49,53 +50,49 @@ def _node_codes(dag: TypedDAG) -> Codes:
     codes = np.zeros(dag.num_nodes, np.uint64)
     for node_type in dag.schema.types:
         nodes = dag.nodes_of_type(node_type.name).numpy()
-        space = f"type:{node_type.name}"
-        names = [column.name for column in node_type.features]
-        codes[nodes] = _mix(_hash_text(node_type.name) + _row_codes(dag, space, names, len(nodes)))
+        rows = _row_codes(dag, f"type:{node_type.name}", node_type, len(nodes))
+        codes[nodes] = _mix(_hash_text(node_type.name) + rows)
     return codes
 
 
 def _neighbour_codes(dag: TypedDAG, codes: Codes) -> Codes:
-    """[num_nodes] the sum of what each node's neighbours and their edges are."""
+    """[num_nodes] the sum of the codes of each node's neighbours with their edges."""
     total = np.zeros(dag.num_nodes, np.uint64)
     for edge_type in dag.schema.relations:
         relation = dag.relations[edge_type.name]
-        names = [column.name for column in edge_type.features]
-        edges = _row_codes(dag, f"relation:{edge_type.name}", names, len(relation.index))
+        space = f"relation:{edge_type.name}"
+        edges = _row_codes(dag, space, edge_type, len(relation.index))
         message = _mix(codes[relation.index.numpy()] + edges + _hash_text(edge_type.name))
         total += _segment_sum(message, relation.ptr)
     return total
 
 
 def _join_inputs(dag: TypedDAG, codes: Codes) -> Codes:
-    """[num_nodes] codes that also know everything below the node, in order."""
+    """[num_nodes] codes of each node with everything below it, in order."""
     depth, ptr, index = dag.depth.numpy(), dag.input_ptr.numpy(), dag.input_index.numpy()
-    names = [column.name for column in dag.schema.inputs.features]
-    edges = _row_codes(dag, "inputs", names, len(index))
+    edges = _row_codes(dag, "inputs", dag.schema.inputs, len(index))
     position = _positions(dag.input_ptr)
     order = np.argsort(depth, kind="stable")
     starts = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
     for first, last in pairwise(starts):
         nodes = order[first:last]
-        count = ptr[nodes + 1] - ptr[nodes]
-        ends = np.concatenate([[0], np.cumsum(count)])
-        rows = np.arange(ends[-1]) + np.repeat(ptr[nodes] - ends[:-1], count)
+        ends, _, rows = spread_runs(ptr[nodes], ptr[nodes + 1] - ptr[nodes])
         child = np.where(index[rows] < 0, np.uint64(0), codes[index[rows]])
         below = _segment_sum(_mix(child * position[rows] + edges[rows]), torch.from_numpy(ends))
         codes[nodes] = _mix(codes[nodes] + below)
     return codes
 
 
-def _row_codes(dag: TypedDAG, space: str, names: list[str], num_rows: int) -> Codes:
-    """[num_rows] a code of some columns of each row."""
+def _row_codes(dag: TypedDAG, space: str, kind: NodeType | EdgeType, num_rows: int) -> Codes:
+    """[num_rows] a code of the features of each node or edge of a type."""
     total = np.zeros(num_rows, np.uint64)
-    for name in names:
-        total = _mix(total + _hash_text(name) + _column_codes(dag, space, name))
+    for column in kind.features:
+        total = _mix(total + _hash_text(column.name) + _column_codes(dag, space, column.name))
     return total
 
 
 def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
-    """[num_rows] what one column says, whatever the codes of its dictionary are."""
+    """[num_rows] a code of the value of one column in each row; strings count, not their codes."""
     values = dag.columns[space][name].numpy()
     if (space, name) in dag.dictionaries:
         strings = dag.dictionaries[space, name]
@@ -103,8 +100,8 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
         used = np.bincount(values.reshape(-1) + 1, minlength=1)[1:]
         for number in np.flatnonzero(used).tolist():
             words[number] = _hash_text(strings[number])
-        found: Codes = words[values]
-        return found
+        hashed: Codes = words[values]
+        return hashed
     if values.dtype.kind == "f":
         values = values.astype(np.float64).view(np.int64)
     width = int(np.prod(values.shape[1:]))
@@ -116,8 +113,8 @@ def _column_codes(dag: TypedDAG, space: str, name: str) -> Codes:
 
 def _positions(ptr: Tensor) -> Codes:
     """[num_rows] an odd number for each place within its run."""
-    count = ptr.diff().numpy()
-    place = np.arange(int(ptr[-1])) - np.repeat(ptr[:-1].numpy(), count)
+    begin = ptr.numpy()
+    place = np.arange(begin[-1]) - begin[run_numbers(begin)]
     return (_mix(place.astype(np.uint64)) | np.uint64(1)).astype(np.uint64)
 
 
@@ -149,10 +146,10 @@ def has_molecules(dag: TypedDAG) -> bool:
 
 
 def molecule_smiles(dag: TypedDAG) -> list[str]:
-    """[num_graphs] the SMILES that each graph was made of, after salts were stripped and the like.
+    """[num_graphs] the SMILES that each graph was made of, after stripping of salts and the like.
 
     Args:
-        dag: molecules, as read; their nodes need not be there.
+        dag: molecules, as read, perhaps without their nodes.
     """
     smiles = dag.strings("graph", "smiles")
     changed: Sequence[str | None] = [None] * len(smiles)
@@ -162,13 +159,13 @@ def molecule_smiles(dag: TypedDAG) -> list[str]:
 
 
 def molecule_keys(dag: TypedDAG) -> list[str]:
-    """[num_graphs] the molecule behind each record: equal for two that hold the same.
+    """[num_graphs] the canonical SMILES of each record.
 
-    It is the canonical SMILES, so neither the order of the atoms nor atom maps, written hydrogens
-    or a Kekulé form make a molecule another one; stereo, charges and isotopes do.
+    It does not depend on the order of the atoms, atom maps, explicit hydrogens or a Kekulé form,
+    but on stereo, charges and isotopes.
 
     Args:
-        dag: molecules, as read; their nodes need not be there.
+        dag: molecules, as read, perhaps without their nodes.
     """
     from graphfold.datasets.molecules.molecule import canonical_smiles
 
@@ -184,13 +181,13 @@ def hash_records(dag: TypedDAG) -> Tensor:
 
 
 def repeated_molecules(dag: TypedDAG) -> list[list[int]]:
-    """The records of each molecule that more than one record holds.
+    """The records of each molecule that occurs more than once.
 
     Args:
-        dag: the records, as read; what is no molecule gives nothing.
+        dag: the records, as read.
 
     Returns:
-        Increasing record numbers, two or more in each list.
+        Increasing record numbers, two or more in each list; none of other graphs than molecules.
     """
     return _equal(hash_records(dag)) if has_molecules(dag) else []
 
@@ -200,15 +197,12 @@ _SHOWN = 3
 
 
 def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
-    """Counts and names the molecules that are in train and in val or test as well.
+    """A message about molecules that are in train and in val or test; None without any.
 
     Args:
-        facts: the records, molecules, as read; their nodes need not be there.
+        facts: molecules, as read, perhaps without their nodes.
         hashes: [num_records] see `hash_records`.
         split: of the records.
-
-    Returns:
-        A message, or None if there are none.
     """
     is_train = torch.zeros(sum(split.sizes().values()), dtype=torch.bool)
     is_train[split.train] = True
@@ -228,7 +222,7 @@ def describe_leak(facts: TypedDAG, hashes: Tensor, split: Split) -> str | None:
 
 
 def _equal(hashes: Tensor) -> list[list[int]]:
-    """The increasing positions of each number that occurs more than once, by the first of them."""
+    """The increasing positions of each repeated number, sorted by the first position."""
     values, order = hashes.sort(stable=True)
     same = values[1:] == values[:-1]
     is_repeated = torch.zeros(len(values), dtype=torch.bool)

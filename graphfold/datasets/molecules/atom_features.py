@@ -1,7 +1,7 @@
 """Features of atoms and bonds: functions of RDKit's objects, each a column of numbers.
 
-A set of one's own is a `FeatureSet` in a module of one's own, which `data.features` names by its
-dotted path. graphfold's own sets are in `feature_sets`.
+`data.features` may name a user's `FeatureSet` by its dotted path; graphfold's are in
+`feature_sets`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Feature:
 
     Args:
         column: the column.
-        read: what gives the value; see `of`.
-        encode: the number that stands for a value; greater numbers for greater rows.
-        of: what `read` is called with: RDKit's "item", the atom or the bond; or the "molecule", of
-            which it gives a list with the value of each atom (or each bond), in RDKit's order.
-        size: all numbers are below it; None where they may be anything.
+        read: the function that gives the value; see `of`.
+        encode: the number of a value; greater numbers for greater rows.
+        of: the argument of `read`: RDKit's "item", the atom or the bond; or the "molecule", for
+            which it returns a list with the value of each atom (or each bond), in RDKit's order.
+        size: an upper bound of all numbers; None without one.
         table: [size, *shape] the row of each number; None where the number is the row.
     """
 
@@ -52,7 +52,7 @@ class Feature:
 
     @property
     def collect(self) -> Callable[..., Numbers]:
-        """The type that its numbers are kept in."""
+        """The type of the collection of its numbers."""
         return list if self.size is None or self.size > 256 else bytearray
 
     def numbers(self, molecule: Chem.Mol, items: Sequence[Item]) -> Numbers:
@@ -66,7 +66,7 @@ class Feature:
             numbers = self.collect(map(self.encode, values))
             if len(numbers) != len(items):
                 raise ValueError(f"{len(numbers)} values for {len(items)} atoms or bonds")
-        except Exception as error:  # whatever the function of a user raises
+        except Exception as error:  # a user's function may raise any
             raise RecordError(
                 f"the feature '{self.column.name}' cannot be computed ({type(error).__name__}: "
                 f"{error})",
@@ -95,7 +95,7 @@ def codes(
     has_other: bool = True,
     of: Source = "item",
 ) -> Feature:
-    """A value coded as its place in a list; all values outside the list share the last code.
+    """A value coded as its place in a list; other values share the last code.
 
     Args:
         name: the name of the column.
@@ -119,7 +119,7 @@ def one_hot(
     has_other: bool = True,
     of: Source = "item",
 ) -> Feature:
-    """A value as the one 1 among zeros; arguments as those of `codes`.
+    """A value as the one 1 among zeros; see `codes` for the arguments.
 
     All values outside the list share a last place (`has_other`), or are rows of zeros.
     """
@@ -132,14 +132,14 @@ def one_hot(
 
 
 def flag(name: str, read: Callable[[Any], Any], of: Source = "item") -> Feature:
-    """A yes or no as 1 or 0; arguments as those of `Feature`."""
+    """A yes or no as 1 or 0; see `Feature` for the arguments."""
     return Feature(Column(name, "bool"), read, bool, of, 2)
 
 
 def number(
     name: str, read: Callable[[Any], Any], of: Source = "item", unit: str | None = None
 ) -> Feature:
-    """A number; one that is not finite makes a bad record. Arguments as those of `Feature`.
+    """A number; a record with a number that is not finite is bad.
 
     Args:
         name: the name of the column.
@@ -151,7 +151,7 @@ def number(
 
 
 class _Places(dict[Hashable, int]):
-    """Value -> its number; `other` for values without one, ValueError if there is none."""
+    """Value -> its number; other values have the number `other`, or raise ValueError if None."""
 
     def __init__(self, pairs: Iterable[tuple[Hashable, int]], other: int | None) -> None:
         super().__init__(pairs)
@@ -164,10 +164,10 @@ class _Places(dict[Hashable, int]):
 
 
 def _finite(value: Any) -> float:
-    found = float(value)
-    if not math.isfinite(found):
-        raise ValueError(f"{found} is not finite")
-    return found
+    finite = float(value)
+    if not math.isfinite(finite):
+        raise ValueError(f"{finite} is not finite")
+    return finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +179,9 @@ class FeatureSet:
         bond: the features of a bond, the same in both directions.
         labels: whether CIP labels are given to atoms and bonds before the features are read (the
             property `_CIPCode`), which takes time.
-        libraries: distributions other than rdkit whose version decides the values.
-        name: the name or the dotted path by which `find_features` found it.
-        taken: names of targets of atoms or bonds; a feature NAME is NAME_feature beside such a one.
+        libraries: distributions other than rdkit on whose version the values depend.
+        name: the name or the dotted path that was given to `find_features`.
+        taken: names of targets of atoms or bonds; a feature of such a NAME becomes NAME_feature.
     """
 
     atom: tuple[Feature, ...]
@@ -210,10 +210,10 @@ class FeatureSet:
 
 
 def find_features(name: str, taken: frozenset[str] = frozenset()) -> FeatureSet:
-    """The feature set of a name or at a dotted path; `taken` as in `FeatureSet`.
+    """A feature set by its name or dotted path; `taken` as in `FeatureSet`.
 
     Raises:
-        ConfigError: with the nearest name if there is none, or if it is no name.
+        ConfigError: for an unknown name, with the nearest one, or for a value that is no name.
     """
-    found: FeatureSet = FEATURE_SETS.find(name, "data.features")
-    return replace(found, name=name, taken=taken)
+    features: FeatureSet = FEATURE_SETS.find(name, "data.features")
+    return replace(features, name=name, taken=taken)

@@ -32,7 +32,7 @@ class Descriptors:
       https://doi.org/10.1021/ci00054a008).
 
     Args:
-        names: which of them, in order.
+        names: the descriptors, in order.
         morgan_radius: the most bonds from the centre of a substructure.
         fingerprint_size: the number of counts of each of the others than `rdkit2d`.
 
@@ -60,13 +60,11 @@ class Descriptors:
                 "radius from 0 on and a size from 1 on."
             )
         counts = [name for name in names if name != "rdkit2d"]
-        for option, value, default, readers in (
-            ("morgan_radius", morgan_radius, 2, [name for name in counts if name == "morgan"]),
-            ("fingerprint_size", fingerprint_size, 2048, counts),
-        ):
-            if not readers:
-                beside, remedy = f"descriptors={as_written(names)}", "Add morgan to descriptors"
-                refuse_unread(option, value, default, beside, remedy)
+        beside, remedy = f"descriptors={as_written(names)}", "Add morgan to descriptors"
+        if "morgan" not in names:
+            refuse_unread("morgan_radius", morgan_radius, 2, beside, remedy)
+        if not counts:
+            refuse_unread("fingerprint_size", fingerprint_size, 2048, beside, remedy)
         self.names = tuple(names)
         self.morgan_radius = morgan_radius
         self.fingerprint_size = fingerprint_size

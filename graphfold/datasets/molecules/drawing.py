@@ -27,9 +27,9 @@ def draw_molecule(
 
     Args:
         smiles: a SMILES.
-        num_atoms: of the graph that the rest is of; if it has more than the molecule, hydrogens are
-            atoms of it.
-        notes: what is written beside atoms and bonds: (atom,) or (atom, atom) -> text.
+        num_atoms: the atoms of the graph; if they are more than those of the molecule, hydrogens
+            are drawn as atoms, too.
+        notes: texts beside atoms and bonds: (atom,) or (atom, atom) -> text.
         contributions: the numbers of atoms and bonds, likewise.
 
     Raises:

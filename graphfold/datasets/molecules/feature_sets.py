@@ -1,4 +1,4 @@
-"""graphfold's own feature sets; what a name stands for never changes."""
+"""The feature sets of graphfold; the features behind a name never change."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def chirality(atom: Atom) -> str | None:
 
 
 def isotope(atom: Atom) -> Hashable:
-    """The mass number less that of the most common isotope; "natural" if none is given."""
-    given = atom.GetIsotope()
-    if not given:
+    """The mass number minus the most common isotope's; "natural" for an unmarked atom."""
+    mass = atom.GetIsotope()
+    if not mass:
         return "natural"
-    return given - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.GetAtomicNum())
+    return mass - Chem.GetPeriodicTable().GetMostCommonIsotope(atom.GetAtomicNum())
 
 
 _STEREO: dict[int, str] = {
@@ -152,12 +152,12 @@ OGB = FeatureSet(
 
 
 def hundredth_of_mass(atom: Atom) -> float:
-    """A hundredth of the mass of an atom, of its isotope where one is given, in dalton."""
+    """A hundredth of the mass of an atom (of its isotope, if marked), in dalton."""
     return 0.01 * float(atom.GetMass())
 
 
 def no_bond(bond: Bond) -> bool:
-    """0 for every bond: the place that chemprop sets where there is no bond."""
+    """0 for every bond; chemprop has 1 here for the absence of a bond."""
     return False
 
 

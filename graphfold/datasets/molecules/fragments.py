@@ -17,7 +17,7 @@ KINDS = ("ring", "path", "junction", "piece")
 #: Counts from here on share one code.
 MOST = 31
 
-#: A fragment, whose inputs are its atoms and then its children in the tree.
+#: A fragment; its inputs are its atoms and then its children in the tree.
 #:
 #: - `kind`: ring, path, junction, piece; see `CUTS`.
 #: - `size`: atoms. `length`: the same as a number, in tens of atoms.
@@ -43,10 +43,10 @@ FRAGMENT = NodeType(
     inputs=("atom", "fragment"),
 )
 
-#: The molecule as a whole, whose inputs are the roots of its trees: one for each part of a salt.
+#: The molecule; its inputs are the roots of its trees, one for each part of a salt.
 MOLECULE = NodeType("molecule", None, inputs=("fragment",))
 
-#: The inputs of a fragment: `is_atom` tells its atoms from its children in the tree.
+#: The inputs of a fragment: `is_atom` is true for its atoms, false for its children in the tree.
 FRAGMENT_INPUTS = EdgeType("inputs", (Column("is_atom", "bool"),))
 
 
@@ -55,10 +55,10 @@ class UpperNodes(NamedTuple):
 
     Args:
         op_type: their types.
-        span: what each of them covers.
-        num_inputs: how many inputs each of them has.
+        span: the places in the SMILES that each covers.
+        num_inputs: the number of inputs of each.
         inputs: their inputs, one after another, by their numbers in the graph.
-        outputs: the outputs of the graph, which are some of them.
+        outputs: the outputs of the graph, some of these nodes.
         columns: space -> column -> the values of one row of the space after another.
     """
 
@@ -75,10 +75,9 @@ def fragment_nodes(
 ) -> UpperNodes:
     """The fragments of a molecule, and after them the molecule, the only output.
 
-    The span of a fragment goes from the first of its atoms in the SMILES to the last one; its
-    inputs say which it has.
-    Nothing but the numbers of nodes depends on how the atoms are numbered: whatever needs an order
-    takes that of RDKit's canonical ranks.
+    The span of a fragment goes from the first of its atoms in the SMILES to the last one. Only the
+    numbers of nodes depend on the numbers of the atoms: everything else is ordered by RDKit's
+    canonical ranks.
 
     Args:
         molecule: the molecule.
@@ -128,7 +127,7 @@ class Fragment(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The fragments of a molecule, which cover every atom, and which of them are neighbours."""
+    """The fragments of a molecule, which cover every atom, and the links between them."""
 
     fragments: Sequence[Fragment]
     links: Links
@@ -155,49 +154,53 @@ def rings_and_paths(molecule: Chem.Mol, rank: Sequence[int]) -> Cut:
         rank: [num_atoms] the place of each atom in an order that does not depend on the numbering
             of the atoms; the fragments come in the order of their atoms' ranks.
     """
-    found = _sorted([*_rings(molecule), *_paths(molecule)], rank)
+    info = molecule.GetRingInfo()
+    pairs = zip(info.AtomRings(), info.BondRings(), strict=True)
+    rings = [Fragment("ring", *ring) for ring in pairs]
+    fragments = _sorted([*rings, *_paths(molecule)], rank)
     owners: list[list[int]] = [[] for _ in rank]
-    for number, fragment in enumerate(found):
+    for number, fragment in enumerate(fragments):
         for atom in fragment.atoms:
             owners[atom].append(number)
-    common = Counter(pair for own in owners for pair in combinations(own, 2))
+    common = Counter(pair for numbers in owners for pair in combinations(numbers, 2))
     links: dict[tuple[int, int], int] = {}
     for atom in sorted(range(len(rank)), key=rank.__getitem__):
         if len(owners[atom]) == 2:
             pair = owners[atom][0], owners[atom][1]
             links[pair] = common[pair]
         elif len(owners[atom]) > 2:
-            links |= {(number, len(found)): 1 for number in owners[atom]}
-            found.append(Fragment("junction", (atom,), ()))
-    return Cut(found, links)
+            links |= {(number, len(fragments)): 1 for number in owners[atom]}
+            fragments.append(Fragment("junction", (atom,), ()))
+    return Cut(fragments, links)
 
 
 def brics(molecule: Chem.Mol, rank: Sequence[int]) -> Cut:
     """The pieces between the bonds that the retrosynthetic rules of BRICS break.
 
-    Degen et al. (2008), https://doi.org/10.1002/cmdc.200800178, as RDKit has them. No atom is in
-    two pieces; two pieces are linked by a broken bond, of which every one is a link of the tree.
+    Degen et al. (2008), https://doi.org/10.1002/cmdc.200800178, as RDKit implements them. No atom
+    is in two pieces; two pieces are linked by a broken bond, and each broken bond is a link of the
+    tree.
 
     Args:
         molecule: the sanitised molecule.
         rank: as in `rings_and_paths`.
     """
-    found_bonds = BRICS.FindBRICSBonds(molecule)  # type: ignore[no-untyped-call]
-    broken = {frozenset(ends) for ends, _ in found_bonds}
+    broken_bonds = BRICS.FindBRICSBonds(molecule)  # type: ignore[no-untyped-call]
+    broken = {frozenset(ends) for ends, _ in broken_bonds}
     bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
-    kept = [index for index, ends in enumerate(bonds) if frozenset(ends) not in broken]
+    inner = [index for index, ends in enumerate(bonds) if frozenset(ends) not in broken]
     group = DisjointSets(len(rank))
-    for index in kept:
+    for index in inner:
         group.join(*bonds[index])
-    atoms, within = group.groups(range(len(rank))), group.groups(kept, lambda b: bonds[b][0])
-    pieces = [Fragment("piece", own, within.get(key, ())) for key, own in atoms.items()]
-    found = _sorted(pieces, rank)
-    owner = {atom: number for number, piece in enumerate(found) for atom in piece.atoms}
+    atoms, within = group.groups(range(len(rank))), group.groups(inner, lambda b: bonds[b][0])
+    pieces = [Fragment("piece", piece, within.get(key, ())) for key, piece in atoms.items()]
+    fragments = _sorted(pieces, rank)
+    owner = {atom: number for number, piece in enumerate(fragments) for atom in piece.atoms}
     pairs = (sorted(owner[atom] for atom in ends) for ends in broken)
-    return Cut(found, Counter((first, second) for first, second in pairs))
+    return Cut(fragments, Counter((first, second) for first, second in pairs))
 
 
-#: The option `fragments` -> what cuts a molecule.
+#: The option `fragments` -> the function that cuts a molecule.
 CUTS: Mapping[str, Callable[[Chem.Mol, Sequence[int]], Cut]] = {
     "rings_and_paths": rings_and_paths,
     "brics": brics,
@@ -207,14 +210,8 @@ CUTS: Mapping[str, Callable[[Chem.Mol, Sequence[int]], Cut]] = {
 def _sorted(fragments: Iterable[Fragment], rank: Sequence[int]) -> list[Fragment]:
     """The fragments with their atoms by rank, in the order of these ranks."""
     place = rank.__getitem__
-    found = [Fragment(f.kind, tuple(sorted(f.atoms, key=place)), f.bonds) for f in fragments]
-    return sorted(found, key=lambda f: [rank[atom] for atom in f.atoms])
-
-
-def _rings(molecule: Chem.Mol) -> list[Fragment]:
-    info = molecule.GetRingInfo()
-    pairs = zip(info.AtomRings(), info.BondRings(), strict=True)
-    return [Fragment("ring", tuple(atoms), tuple(bonds)) for atoms, bonds in pairs]
+    ordered = [Fragment(f.kind, tuple(sorted(f.atoms, key=place)), f.bonds) for f in fragments]
+    return sorted(ordered, key=lambda f: [rank[atom] for atom in f.atoms])
 
 
 def _paths(molecule: Chem.Mol) -> list[Fragment]:
@@ -231,22 +228,22 @@ def _paths(molecule: Chem.Mol) -> list[Fragment]:
         for atom in ends:
             at[atom].append(index)
     group = DisjointSets(molecule.GetNumBonds())
-    for atom, own in enumerate(at):
-        if len(own) == 2 and atom not in in_ring:
-            group.join(*own)
+    for atom, bonds in enumerate(at):
+        if len(bonds) == 2 and atom not in in_ring:
+            group.join(*bonds)
     chains = group.groups(outside).values()
-    paths = [(tuple({atom for bond in own for atom in outside[bond]}), own) for own in chains]
-    paths += [((atom,), ()) for atom, own in enumerate(at) if not own and atom not in in_ring]
+    paths = [(tuple({atom for bond in bonds for atom in outside[bond]}), bonds) for bonds in chains]
+    paths += [((atom,), ()) for atom, bonds in enumerate(at) if not bonds and atom not in in_ring]
     return [Fragment("path", *path) for path in paths]
 
 
 def fragment_trees(cut: Cut) -> tuple[list[int], list[list[int]]]:
     """The roots, one for each connected part of a molecule, and the children of every fragment.
 
-    Where links form a cycle, as between fused rings that a junction joins as well, a maximum
-    spanning tree is kept (Kruskal): links between fragments that have more in common come first,
+    Where links form a cycle, as between fused rings that a junction joins as well, the tree is a
+    maximum spanning tree (Kruskal): links between fragments that have more in common come first,
     then those between fragments of lower numbers. The root is the centre of its tree, of two
-    centres the lower number; so trees are as flat as can be.
+    centres the lower number; so trees are as flat as possible.
 
     Returns:
         roots: the numbers of the roots, ascending.
@@ -271,30 +268,26 @@ def _spanning(cut: Cut) -> list[list[int]]:
         if trees.join(first, second):
             near[first].append(second)
             near[second].append(first)
-    return [sorted(own) for own in near]
+    return [sorted(neighbours) for neighbours in near]
 
 
 def _centres(near: Sequence[Sequence[int]]) -> list[int]:
-    """The centre of each tree: what is left when leaves are taken off, layer by layer."""
-    degree = [len(own) for own in near]
+    """The centre of each tree, found by removing its leaves, layer by layer."""
+    degree = [*map(len, near)]
     centres = [number for number, count in enumerate(degree) if count == 0]
     layer = [number for number, count in enumerate(degree) if count == 1]
     while layer:
-        inner = []
-        taken = set(layer)
+        leaves, inner = {*layer}, []
         for number in layer:
-            degree[number] = 0
-            for other in near[number]:
-                if other in taken:  # the last two of a tree
-                    if number < other:
-                        centres.append(number)
-                elif degree[other]:
-                    degree[other] -= 1
-                    if degree[other] == 1:
-                        inner.append(other)
-                    elif degree[other] == 0:
-                        centres.append(other)
-        layer = [number for number in inner if degree[number]]
+            (other,) = (n for n in near[number] if degree[n])
+            if other not in leaves:
+                degree[number] = 0
+                degree[other] -= 1
+                inner.append(other)
+            elif number < other:  # the last two of a tree
+                centres.append(number)
+        centres += {n for n in inner if degree[n] == 0}
+        layer = [n for n in dict.fromkeys(inner) if degree[n] == 1]
     return sorted(centres)
 
 
@@ -341,14 +334,14 @@ class DisjointSets:
     """Numbers in groups that are joined one by one (union-find with path halving).
 
     Args:
-        count: how many numbers; each is a group of its own at first.
+        count: how many numbers; each begins as one group.
     """
 
     def __init__(self, count: int) -> None:
         self._above = list(range(count))
 
     def find(self, number: int) -> int:
-        """The number that stands for the group of `number`."""
+        """The representative of the group of `number`."""
         above = self._above
         while above[number] != number:
             above[number] = number = above[above[number]]
@@ -363,8 +356,8 @@ class DisjointSets:
     def groups(
         self, items: Iterable[int], number: Callable[[int], int] = int
     ) -> dict[int, tuple[int, ...]]:
-        """The items of each group; `number` says which number an item belongs to."""
-        found: dict[int, list[int]] = {}
+        """The items of each group; `number` gives the number of an item."""
+        groups: dict[int, list[int]] = {}
         for item in items:
-            found.setdefault(self.find(number(item)), []).append(item)
-        return {key: tuple(own) for key, own in found.items()}
+            groups.setdefault(self.find(number(item)), []).append(item)
+        return {key: tuple(group) for key, group in groups.items()}

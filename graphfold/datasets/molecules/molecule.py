@@ -1,7 +1,4 @@
-"""From a SMILES or a Molfile to an RDKit molecule, or to RDKit's reason; nothing goes to stderr.
-
-The molecule behind a record is one whatever its SMILES, its hydrogens and its atom maps are.
-"""
+"""From a SMILES or a Molfile to an RDKit molecule or RDKit's error; nothing goes to stderr."""
 
 from __future__ import annotations
 
@@ -40,14 +37,12 @@ def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
 
 
 def silence() -> rdBase.BlockLogs:
-    """A block in which RDKit logs nothing."""
+    """A context in which RDKit logs nothing."""
     return rdBase.BlockLogs()
 
 
 def read_in_silence(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
-    """`read_molecule` for many SMILES in one block of `silence`.
-
-    To enter and to leave the block takes a tenth as long as to read one.
+    """`read_molecule` within `silence`, for many SMILES: entering it takes a tenth of reading one.
 
     Raises:
         RecordError: as `read_molecule`.
@@ -61,23 +56,18 @@ def read_in_silence(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
     if not smiles.isascii():
         strange = next(character for character in smiles if not character.isascii())
         raise _refuse(smiles, f"'{strange}' is not an ASCII character")
-    molecule = _parse(_without_maps(smiles), explicit_hydrogens)
+    text, bar, extension = smiles.partition("|")
+    molecule = _parse(_MAP.sub("", text) + bar + extension, explicit_hydrogens)
     if molecule is None:
         raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
     return molecule
-
-
-def _without_maps(smiles: str) -> str:
-    """A SMILES without atom maps; what follows it between bars stays."""
-    text, bar, extension = smiles.partition("|")
-    return _MAP.sub("", text) + bar + extension
 
 
 _MAP = re.compile(r":[0-9]+(?=\])")
 
 
 class WrittenMolecule(NamedTuple):
-    """A molecule that did not come as a SMILES, with the SMILES that stands for it.
+    """A molecule that did not come as a SMILES, with its SMILES.
 
     Args:
         molecule: the sanitised molecule, its atoms and bonds in the order in which they came.
@@ -91,7 +81,7 @@ class WrittenMolecule(NamedTuple):
 
 
 def write_molecule(molecule: Chem.Mol, explicit_hydrogens: bool = False) -> WrittenMolecule:
-    """The molecule as `read_molecule` has that of its SMILES, but for the order of its atoms.
+    """Normalises a molecule as `read_molecule` does, in the order of its atoms, and writes it.
 
     Args:
         molecule: the molecule, which is not changed; it need not be sanitised.
@@ -123,7 +113,7 @@ def write_molecule(molecule: Chem.Mol, explicit_hydrogens: bool = False) -> Writ
 
 
 def read_mol_block(block: str) -> Chem.Mol:
-    """The sanitised molecule of a structure in a Molfile (V2000 or V3000), hydrogens as they are.
+    """The sanitised molecule of a Molfile (V2000 or V3000), with its explicit hydrogens.
 
     Raises:
         RecordError: if RDKit cannot read it, with RDKit's own reason, or it has no atoms.
@@ -154,7 +144,7 @@ def atoms_of(molecule: Chem.Mol) -> list[Atom]:
 
 
 def bonds_of(molecule: Chem.Mol, atoms: Sequence[Atom]) -> list[Bond]:
-    """The bonds in order, in linear time: RDKit walks along all bonds before the one asked for.
+    """The bonds in order, in linear time: `GetBondWithIdx` walks along all bonds before its own.
 
     Args:
         molecule: the molecule.
@@ -163,8 +153,8 @@ def bonds_of(molecule: Chem.Mol, atoms: Sequence[Atom]) -> list[Bond]:
     count = molecule.GetNumBonds()
     if count < _MANY_BONDS:
         return list(map(molecule.GetBondWithIdx, range(count)))
-    found = {bond.GetIdx(): bond for atom in atoms for bond in atom.GetBonds()}
-    return [found[index] for index in range(count)]
+    bonds = {bond.GetIdx(): bond for atom in atoms for bond in atom.GetBonds()}
+    return [bonds[index] for index in range(count)]
 
 
 # From here on the detour over the atoms is quicker.
@@ -191,7 +181,7 @@ def label_stereo(molecule: Chem.Mol, atoms: Sequence[Atom], bonds: Sequence[Bond
 
 
 def has_stereo(smiles: str) -> bool:
-    """True unless a SMILES says that its molecule has neither centres nor double bonds marked."""
+    """False for a SMILES without any mark of stereo centres or double bonds."""
     return not smiles or not _MARKS.isdisjoint(smiles)
 
 
@@ -219,9 +209,9 @@ def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
 
 
 def _reason(smiles: str, explicit_hydrogens: bool) -> str:
-    """RDKit only logs why it refuses a SMILES, so it is read once more with an ear on the log.
+    """RDKit's error about a SMILES, which it only logs: the SMILES is read again for the log.
 
-    It logs the SMILES once for each bracket that stays open, which may fill the memory.
+    RDKit logs the SMILES once for each open bracket, which may fill the memory.
     """
     num_open = smiles.count("(") - smiles.count(")")
     if num_open * len(smiles) > _LONGEST_LOG:
@@ -236,11 +226,7 @@ def _reason(smiles: str, explicit_hydrogens: bool) -> str:
 
 
 def explain(messages: str) -> str:
-    """One short reason out of what RDKit logged about one SMILES.
-
-    A parse error is logged with the whole SMILES and a drawing of the position, a broken internal
-    condition with a stack trace; neither belongs into a message for the user.
-    """
+    """A short reason out of RDKit's log of one SMILES, without drawings and stack traces."""
     lines = [re.sub(r"^\[\d\d:\d\d:\d\d\]", "", line).strip() for line in messages.splitlines()]
     lines = [line for line in lines if line.strip("*")]
     if not lines:
@@ -264,6 +250,5 @@ def canonical_smiles(smiles: Sequence[str]) -> list[str]:
         RecordError: if RDKit cannot read one of the SMILES.
     """
     with silence():
-        texts = dict.fromkeys(smiles)
-        known = {text: Chem.MolToSmiles(read_in_silence(text)) for text in texts}
-    return [known[text] for text in smiles]
+        canonical = {text: Chem.MolToSmiles(read_in_silence(text)) for text in {*smiles}}
+    return [canonical[text] for text in smiles]

@@ -1,7 +1,7 @@
-"""From molecules to graphs: what is a node and what an edge, and many molecules in one `TypedDAG`.
+"""From molecules to graphs: the nodes and edges of a molecule, many molecules in one `TypedDAG`.
 
-`MoleculeGraphs` is the form of the graphs; `MoleculeChunk` collects molecules, each feature of each
-atom and bond by one call of RDKit, and does all else for all molecules together.
+`MoleculeGraphs` is the form of the graphs. `MoleculeChunk` collects molecules: each feature of each
+atom and bond by one call of RDKit, everything else for all molecules together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from graphfold.dag import Column, EdgeType, NodeType, Relation, Schema, TypedDAG
 from graphfold.dag.assemble import Columns, Dictionaries, encode_strings, to_tensor
+from graphfold.dag.builder import NO_SPAN
 from graphfold.dag.depth import (
     IntArray,
     compute_depth,
@@ -57,20 +58,20 @@ class MoleculeGraphs:
     which has the features of the bond and, as `source_...`, those of the atom that it leaves. The
     relation `continues` leads from u -> v to every v -> w but the way back v -> u; `arrives` leads
     from v -> w to the atom w. So the sum over the neighbours in `continues` is the message of Yang
-    et al. (2019), https://arxiv.org/abs/1904.01561, equation 4. The same as the sum over the bonds
-    that arrive at v, less the way back; but that is two gathers and a subtraction over rows of
-    states, where this is one gather over a third more edges: on Lipophilicity at width 300 training
-    takes 8 to 19 % longer with it. The edges grow with the square of an atom's neighbours, hence
+    et al. (2019), https://arxiv.org/abs/1904.01561, equation 4. The sum over the bonds that arrive
+    at v, less the way back, is the same, but takes two gathers and a subtraction over rows of
+    states instead of one gather over a third more edges: training on Lipophilicity at width 300
+    would take 8 to 19 % longer. The edges grow with the square of an atom's neighbours, hence
     `MOST_NEIGHBOURS`.
 
-    Neighbours come in the order of what they are, not of their numbers: so equal surroundings look
-    equal, and can be shared.
+    Neighbours are sorted by their features, not by their numbers: so equal surroundings have equal
+    rows, and can be shared.
 
     Args:
         features: the features of atoms and bonds.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
-        measures: what has targets of its own, "atom" or "bond", if anything has.
+        measures: "atom" or "bond" if these have targets; None if only molecules have.
     """
 
     features: FeatureSet
@@ -80,7 +81,7 @@ class MoleculeGraphs:
 
     @property
     def has_fragments(self) -> bool:
-        """True if there are nodes above the atoms."""
+        """Whether the graphs have nodes for fragments and for the molecule."""
         return self.fragments != "none"
 
     @property
@@ -107,7 +108,7 @@ class MoleculeGraphs:
 
     @property
     def has_upper_nodes(self) -> bool:
-        """True if some nodes have inputs."""
+        """Whether some nodes have inputs."""
         return self.has_fragments or self.measures == "bond"
 
     def count(self, molecule: Chem.Mol) -> int:
@@ -130,18 +131,12 @@ class MoleculeGraphs:
         first_type = len(self.types) - (2 if self.has_fragments else 1)
         if self.has_fragments:
             return fragment_nodes(molecule, self.fragments, first_type, num_below, places)
-        ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
-        count = len(ends)
+        ends = [i for b in molecule.GetBonds() for i in (b.GetBeginAtomIdx(), b.GetEndAtomIdx())]
+        count = len(ends) // 2
         if not count:
             raise RecordError("the molecule has no bonds to predict")
-        return UpperNodes(
-            [first_type] * count,
-            [(-1, -1)] * count,
-            [2] * count,
-            [*chain.from_iterable(ends)],
-            range(num_below, num_below + count),
-            {},
-        )
+        outputs = range(num_below, num_below + count)
+        return UpperNodes([first_type] * count, [NO_SPAN] * count, [2] * count, ends, outputs, {})
 
 
 class MoleculeChunk:
@@ -175,18 +170,18 @@ class MoleculeChunk:
         targets: Mapping[str, Sequence[Any]],
         places: Sequence[int] = (),
     ) -> None:
-        """Adds a molecule, or nothing of it if there is an error.
+        """Adds a molecule; nothing is added if an error is raised.
 
         Args:
             line: where its record begins.
             molecule: the sanitised molecule; CIP labels may be added to it.
-            columns: features and targets of its graph; what is not given is missing.
-            targets: name -> the values of its atoms, or of its bonds; what is not given is missing.
+            columns: features and targets of its graph; an absent one is a missing value.
+            targets: name -> the values of its atoms, or of its bonds; likewise.
             places: [num_atoms] the place of each atom in the SMILES; empty for its number.
 
         Raises:
-            RecordError: if a feature cannot be computed, bonds shall be nodes and an atom has too
-                many of them, or bonds are predicted and there is none.
+            RecordError: if a feature cannot be computed, an atom has too many bonds for a graph of
+                directed bonds, or bonds are predicted and there is none.
         """
         graphs = self.graphs
         if graphs.directed_bonds:
@@ -291,7 +286,7 @@ class MoleculeChunk:
         ends = np.stack([_array(self._begins), _array(self._ends)], axis=1) + first_atom[:, None]
         source, target = ends.ravel(), ends[:, ::-1].ravel()  # of both directions of every bond
         bond = np.arange(len(ends)).repeat(2)
-        # Edges by the atom where they arrive, there by what they are.
+        # Edges sorted by their target atom, then by their features.
         most = int(atoms.rank.max(initial=0)) + 1
         rank = bonds.rank[bond] * most + atoms.rank[source]
         order = stable_order(target * (int(rank.max(initial=0)) + 1) + rank)
@@ -340,13 +335,13 @@ class MoleculeChunk:
         columns["node"] = {}
         for column in self.schema.node_targets:
             values = to_tensor("node", column, self._targets[column.name])
-            whole = torch.full((nodes.number, *column.shape), column.missing, dtype=values.dtype)
-            whole[torch.from_numpy(measured)] = values
-            columns["node"][column.name] = whole
+            rows = torch.full((nodes.number, *column.shape), column.missing, dtype=values.dtype)
+            rows[torch.from_numpy(measured)] = values
+            columns["node"][column.name] = rows
 
 
 class _Ranked(NamedTuple):
-    """The features of atoms, or of bonds.
+    """The features of atoms, or of bonds, with their order.
 
     Args:
         columns: the values of all rows by the name of the column.
@@ -372,12 +367,17 @@ class _Rows:
         return [feature.numbers(molecule, items) for feature in self._numbers]
 
     def add(self, numbers: Sequence[Numbers]) -> None:
-        """Adds what `numbers` gave."""
+        """Adds the numbers of one molecule."""
         for column, more in zip(self._numbers.values(), numbers, strict=True):
             column.extend(more)
 
     def build(self, columns: Sequence[Column], count: int) -> _Ranked:
-        """So many rows; `columns` are those of all features."""
+        """The rows of all molecules and their ranks.
+
+        Args:
+            columns: the column of each feature.
+            count: the number of rows.
+        """
         arrays = [feature.array(numbers) for feature, numbers in self._numbers.items()]
         return _Ranked(
             {
@@ -424,12 +424,12 @@ class _Nodes(NamedTuple):
         return int(self.ptr[-1])
 
     def named(self, nodes: Sequence[Sequence[int]]) -> IntArray:
-        """For each graph some of its nodes by their numbers there: these nodes among all."""
+        """Translates, graph by graph, numbers of nodes within the graph into those among all."""
         first = self.ptr[: len(nodes)].repeat(_array(map(len, nodes)))
         return _array(chain.from_iterable(nodes)) + first
 
     def relation(self, source: IntArray, target: IntArray) -> Relation:
-        """Edges whose sources are sorted by their targets; the targets need not be."""
+        """A relation, from the sources of its edges sorted by target."""
         ptr = count_pointers(target, self.number)
         return Relation(torch.from_numpy(ptr), torch.from_numpy(source))
 

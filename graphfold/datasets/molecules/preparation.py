@@ -55,10 +55,10 @@ class Preparation:
         return self != Preparation()
 
     def changed(self, molecule: Chem.Mol) -> str | None:
-        """The SMILES of what becomes of a molecule, or None if it stays as it is.
+        """The SMILES of the prepared molecule, or None if nothing changes.
 
         Args:
-            molecule: the molecule, which is not changed itself.
+            molecule: the molecule, which is not modified.
 
         Raises:
             RecordError: if it has several parts and they are refused, or RDKit cannot standardise

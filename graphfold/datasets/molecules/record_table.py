@@ -1,7 +1,7 @@
-"""The columns of a table of records, most often molecules, and what their cells say.
+"""The columns of a table of records, such as molecules, and the values of their cells.
 
 `RecordColumns` reads the cells of a row, `ListTarget` a cell with a value for each atom or bond;
-`find_targets` makes a list of names of a pattern.
+`find_targets` lists the columns that a pattern fits.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from graphfold.datasets.files.table_columns import (
 from graphfold.datasets.files.tables import PART, StructureRow, Table, read_part
 from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
 
-#: A bond with a target, as a node: its inputs are its two atoms. It has no features, and no cell
-#: computes it: `BondReadout` reads its atoms.
+#: A bond with a target, as a node: its inputs are its two atoms. It has no features and no cell;
+#: `BondReadout` reads its atoms.
 BOND_ENDS = NodeType("bond_ends", 2, inputs=("atom",))
 
 
@@ -41,8 +41,8 @@ class ListTarget:
     after all others. A null, and any cell that is missing in a table, was not measured.
 
     Args:
-        target: the name, task, unit and classes; how one value is read.
-        of: what has the values.
+        target: the name, task, unit and classes; it reads one value.
+        of: the owner of the values.
     """
 
     target: TableTarget
@@ -59,10 +59,10 @@ class ListTarget:
         return self.target.column
 
     def values(self, cell: str, number: int) -> list[float | int | None]:
-        """[number] the values of so many atoms or bonds; None where nothing was measured.
+        """[number] the values of the atoms or bonds; None where nothing was measured.
 
         Raises:
-            RecordError: if the cell is no list of so many values, or one of them cannot be read.
+            RecordError: if the cell is no list of `number` values, or one of them cannot be read.
         """
         cell = cell.strip()
         if cell in MISSING_CELLS:
@@ -84,14 +84,14 @@ class RecordRow(NamedTuple):
     """The cells of one row of a table that are read.
 
     Args:
-        text: the cell of the record itself: a SMILES, or the text of a tree.
-        targets: the cells of the targets, in their order, then that of the weight, if there is one;
-            empty where no targets are read.
-        fault: what is wrong with the form of the row, if anything is.
+        text: the cell of the record: a SMILES, or the text of a tree.
+        targets: the cells of the targets, in their order, then the weight, if any; empty where no
+            targets are read.
+        fault: a fault in the form of the row; None without one.
         inputs: the cells of the columns that are inputs, in their order.
         part: the cell of the split column; None where none is read.
         list_targets: the cells of the targets of atoms or bonds, in their order.
-        molecule: the molecule of RDKit, where it comes in place of a SMILES; `text` is its SMILES.
+        molecule: a molecule of RDKit in place of a SMILES; `text` is its SMILES.
     """
 
     text: str
@@ -105,20 +105,20 @@ class RecordRow(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """The columns of a table that are read, each for what it says of a record.
+    """The columns of a table that are read.
 
     Args:
-        text: the name of the column of SMILES, where the kind of table does not say it; of records
-            of another kind, that of their texts.
+        text: the name of the column of SMILES or of other texts; some kinds of tables (SDF) have a
+            fixed one.
         targets: targets of whole records.
         list_targets: targets of the atoms of molecules, or of their bonds.
         weight: how many records each record counts for.
         inputs: numbers that models read.
-        split: the name of the column that says train, val or test; None for none.
-        option: the option that names the first of them, for messages.
+        split: the name of the column with train, val or test; None for none.
+        option: the option that names the text column, for messages.
 
     Raises:
-        ConfigError: if a column is asked for twice.
+        ConfigError: if a column is named twice.
     """
 
     text: str
@@ -130,9 +130,7 @@ class RecordColumns:
     option: str = "smiles_column"
 
     def __post_init__(self) -> None:
-        others = (*self.measured, *self.list_targets, *self.inputs)
-        names = [self.text, self.split, *(item.name for item in others)]
-        repeated = sorted({name for name in names if name is not None and names.count(name) > 1})
+        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated:
             raise ConfigError(
                 f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name "
@@ -145,15 +143,15 @@ class RecordColumns:
         """The columns that prediction reads."""
         return replace(self, targets=(), list_targets=(), weight=None, split=None)
 
-    @property
-    def names(self) -> set[str]:
-        """The names of the columns, whatever they are for."""
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all columns."""
         others = (*self.measured, *self.list_targets, *self.inputs)
-        return {self.text, *_names(others), *([] if self.split is None else [self.split])}
+        return [self.text, *_names(others), *([] if self.split is None else [self.split])]
 
     @cached_property
     def measured(self) -> tuple[TableTarget | TableWeight, ...]:
-        """Targets, and the weight if there is one, as `RecordRow.targets` has their cells."""
+        """The targets and the weight, in the order of the cells `RecordRow.targets`."""
         return self.targets if self.weight is None else (*self.targets, self.weight)
 
     @property
@@ -163,7 +161,7 @@ class RecordColumns:
 
     @property
     def notes(self) -> tuple[Column, ...]:
-        """The features of graphs that say something of targets and split, and are no inputs."""
+        """The features of graphs that no model reads: bounds and weights of targets, the part."""
         bounds = [column for item in self.measured for column in item.features]
         return (*bounds, *(() if self.split is None else (Column(PART, "string"),)))
 
@@ -196,10 +194,10 @@ class RecordColumns:
             yield Record(line, row, columns=table.columns, cells=cells)
 
     def class_names(self, tables: Iterable[Table]) -> dict[str, list[str]]:
-        """The targets that are classes without names, whose cells are text in all tables.
+        """The classes of the targets with text in the cells of all tables.
 
         Returns:
-            Target -> its classes, see `inferred_classes`.
+            Target -> its classes, see `inferred_classes`; no target whose classes are configured.
 
         Raises:
             DataError: if two of them differ in case alone.
@@ -235,8 +233,7 @@ class RecordColumns:
         pairs = zip(self.measured, row.targets, strict=True)
         values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
         if self.targets and all(values[target.name] is None for target in self.targets):
-            names = _quoted(_names(self.targets))
-            raise LeftOut(f"no target is measured ({names})")
+            raise LeftOut(f"no target is measured ({_quoted(_names(self.targets))})")
         return values
 
     def input_values(self, row: RecordRow) -> dict[str, float | str | None]:
@@ -245,16 +242,16 @@ class RecordColumns:
         Raises:
             RecordError: if a cell cannot be read.
         """
-        if not row.inputs and row.part is None:
-            return {}
-        pairs = zip(self.inputs, row.inputs, strict=True)
-        found: dict[str, float | str | None] = {item.name: item.parse(cell) for item, cell in pairs}
+        values: dict[str, float | str | None] = {}
+        if row.inputs:
+            pairs = zip(self.inputs, row.inputs, strict=True)
+            values |= {item.name: item.parse(cell) for item, cell in pairs}
         if row.part is not None:
-            found[PART] = read_part(row.part, str(self.split))
-        return found
+            values[PART] = read_part(row.part, str(self.split))
+        return values
 
     def list_values(self, row: RecordRow, number: int) -> dict[str, list[Any]]:
-        """Target -> its values of so many atoms or bonds.
+        """Target -> [number] its values for the atoms or bonds.
 
         Raises:
             RecordError: if a cell cannot be read.
@@ -263,18 +260,17 @@ class RecordColumns:
         pairs = zip(self.list_targets, row.list_targets, strict=True)
         values = {item.name: item.values(cell, number) for item, cell in pairs}
         if values and all(value is None for column in values.values() for value in column):
-            fault = f"no {self.measures} is measured ({_quoted(values)})"
-            raise LeftOut(fault)
+            raise LeftOut(f"no {self.measures} is measured ({_quoted(values)})")
         return values
 
     def find_items(self, names: Sequence[str]) -> list[str]:
-        """The columns of a table in Python that have molecules and inputs.
+        """The columns of molecules and inputs in a table in Python.
 
         Raises:
-            DataError: if it lacks one.
+            DataError: if the table lacks one.
         """
-        wanted = [self.text, *_names(self.inputs)]
-        for name in wanted:
+        columns = [self.text, *_names(self.inputs)]
+        for name in columns:
             if name not in names:
                 remedy = (
                     f"Rename the column, or load the model with {self.option}='...'."
@@ -286,12 +282,12 @@ class RecordColumns:
                     f"{did_you_mean(name, names)} {remedy}",
                     columns=[name],
                 )
-        return wanted
+        return columns
 
     def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:
-        """A molecule and the cells of its inputs, of a mapping that has both by column.
+        """Splits a mapping into the molecule and the cells of its inputs.
 
-        Where there are no inputs, an item is the molecule.
+        Without inputs, the item is the molecule.
 
         Raises:
             RecordError: if the mapping lacks one.
@@ -314,10 +310,10 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-#: All columns that have no other use.
+#: The pattern for all columns without another use.
 ALL = "all"
 
-#: The index of a DataFrame, as pandas writes it without a name, or calls it when it reads it again.
+#: Names that pandas gives the index of a DataFrame in a file, and a nameless column that it reads.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 
@@ -327,29 +323,30 @@ def is_open(names: Sequence[str] | str) -> bool:
 
 
 def find_targets(pattern: str, table: Table, columns: RecordColumns) -> list[str]:
-    """The names of the columns of a table that fit a pattern and have no other use, in its order.
+    """The columns of a table that fit a pattern and have no other use, in order.
 
-    Under `ALL` the index of a DataFrame is none, with a warning.
+    `ALL` passes over the index of a DataFrame, with a warning.
 
     Raises:
-        DataError: if there is none.
+        DataError: if no column fits.
     """
+    wildcard = "*" if pattern == ALL else pattern
     used = {table.smiles_column or columns.text, table.name_column, *columns.names}
-    fits = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL).fullmatch
-    found = [name for name in table.columns if (pattern == ALL or fits(name)) and name not in used]
-    if pattern == ALL or not pattern.strip("*"):
-        found = _without_index(found, table)
-    if not found:
-        raise DataError(
-            f"{table.path}: no column is left for target_columns={pattern} among "
+    fits = re.compile(".*".join(map(re.escape, wildcard.split("*"))), re.DOTALL).fullmatch
+    names = [name for name in table.columns if fits(name) and name not in used]
+    if not wildcard.strip("*"):
+        names = _without_index(names, table)
+    if not names:
+        raise DataError.in_file(
+            table.path,
+            f"no column is left for target_columns={pattern} among "
             f"{', '.join(map(repr, table.columns))}. Set data.target_columns.",
-            path=str(table.path),
         )
-    return found
+    return names
 
 
 def _without_index(names: Sequence[str], table: Table) -> list[str]:
-    """The columns without the index of a DataFrame, of which a warning tells."""
+    """Removes the index of a DataFrame, with a warning."""
     index = [name for name in names if _INDEX.fullmatch(name)]
     if index:
         warnings.warn(

@@ -54,7 +54,8 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
         faults = (line.fault.fault for line in lines if line.fault is not None)
         fault, smiles, molecule = next(faults, None), "", None
         try:
-            molecule = _read(_structure(lines))
+            structure = lines[: _end_of_structure(lines)]
+            molecule = _read("".join(f"{line.text}\n" for line in structure))
             with silence():
                 smiles = write_molecule(molecule).smiles
         except RecordError as error:
@@ -109,15 +110,11 @@ def _end_of_structure(lines: Sequence[Line]) -> int:
     return len(lines)
 
 
-def _structure(lines: Sequence[Line]) -> str:
-    return "".join(f"{line.text}\n" for line in lines[: _end_of_structure(lines)])
-
-
 def _properties(lines: Sequence[Line]) -> list[tuple[str, str]]:
     """Each property with its value; the lines of a long value are joined by blanks.
 
-    A line that begins with `>` names a property where a blank line, or the structure, has ended
-    what stands before it; elsewhere it is a line of the value.
+    A line that begins with `>` names a property if it follows a blank line or the structure;
+    elsewhere it is a line of the value.
     """
     values: list[tuple[str, list[str]]] = []
     current: list[str] = []

@@ -23,13 +23,10 @@ def murcko_scaffolds(smiles: Sequence[str]) -> list[str]:
     Raises:
         RecordError: if RDKit cannot read one of the SMILES.
     """
-    known: dict[str, str] = {}
     scaffold: Any = MurckoScaffoldSmiles  # it has no types
     with rdBase.BlockLogs():
-        for text in smiles:
-            if text not in known:
-                known[text] = scaffold(mol=read_in_silence(text))
-    return [known[text] for text in smiles]
+        scaffolds = {t: scaffold(mol=read_in_silence(t)) for t in dict.fromkeys(smiles)}
+    return [scaffolds[text] for text in smiles]
 
 
 #: Molecules of a cluster are at least so similar (Tanimoto) to its centre.
@@ -41,23 +38,25 @@ _RADIUS, _NUM_BITS = 2, 2048
 _BLOCK = 256
 
 
-def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> list[int]:
-    """The cluster of each molecule; clusters are numbered as they are found.
+def butina_clusters(smiles: Sequence[str]) -> list[int]:
+    """The number of the cluster of each molecule, in the order in which clusters are made.
 
-    The molecule with the most neighbours is the centre of a cluster and takes its neighbours along,
-    then the next of those that are left, by the number of neighbours counted at the start (Butina
+    The molecule with the most neighbours is the centre of a cluster of all its neighbours, then the
+    next of the remaining molecules, by the number of neighbours counted at the start (Butina
     1999, https://doi.org/10.1021/ci9803381); of equal ones the later record comes first. Equals
     `rdkit.ML.Cluster.Butina.ClusterData`, whose distances however need memory for all pairs.
 
-    Args:
-        smiles: the molecules.
-        similarity: the least Tanimoto similarity of neighbours, over Morgan fingerprints of radius
-            2 with 2,048 bits.
+    Neighbours have a Tanimoto similarity of at least `SIMILARITY`, over Morgan fingerprints of
+    radius 2 with 2,048 bits.
 
     Raises:
         RecordError: if RDKit cannot read one of the SMILES.
     """
-    neighbours = _neighbours(_fingerprints(smiles), similarity)
+    generator = GetMorganGenerator(radius=_RADIUS, fpSize=_NUM_BITS)
+    bits = np.zeros((len(smiles), _NUM_BITS), np.float32)
+    for row, text in enumerate(smiles):
+        bits[row, list(generator.GetFingerprint(read_molecule(text)).GetOnBits())] = 1
+    neighbours = _neighbours(bits)
     counts = [len(near) for near in neighbours]
     cluster = np.full(len(smiles), -1)
     number = 0
@@ -68,30 +67,21 @@ def butina_clusters(smiles: Sequence[str], similarity: float = SIMILARITY) -> li
         cluster[near[cluster[near] < 0]] = number
         cluster[centre] = number  # an empty fingerprint is similar to nothing
         number += 1
-    return [int(found) for found in cluster]
+    return [int(number) for number in cluster]
 
 
-def _fingerprints(smiles: Sequence[str]) -> NDArray[np.float32]:
-    """[num_molecules, num_bits] zeros and ones."""
-    generator = GetMorganGenerator(radius=_RADIUS, fpSize=_NUM_BITS)
-    bits = np.zeros((len(smiles), _NUM_BITS), np.float32)
-    for row, text in enumerate(smiles):
-        bits[row, list(generator.GetFingerprint(read_molecule(text)).GetOnBits())] = 1
-    return bits
-
-
-def _neighbours(bits: NDArray[np.float32], similarity: float) -> list[NDArray[np.intp]]:
-    """The molecules that are similar to each one, itself among them.
+def _neighbours(bits: NDArray[np.float32]) -> list[NDArray[np.intp]]:
+    """The molecules that are similar to each one; a molecule is similar to itself.
 
     Counts of common bits are products of matrices, which are several times as fast as
     `BulkTanimotoSimilarity` and its lists; float32 holds them exactly.
     """
     size = bits.sum(1, dtype=np.float64)
-    found = []
+    neighbours: list[NDArray[np.intp]] = []
     for first in range(0, len(bits), _BLOCK):
         rows = slice(first, first + _BLOCK)
         common = (bits[rows] @ bits.T).astype(np.float64)
         # A molecule without a bit is similar to none, so to itself neither.
-        alike = common / np.maximum(size[rows, None] + size - common, 1) >= similarity
-        found += [np.flatnonzero(row) for row in alike]
-    return found
+        alike = common / np.maximum(size[rows, None] + size - common, 1) >= SIMILARITY
+        neighbours += [np.flatnonzero(row) for row in alike]
+    return neighbours

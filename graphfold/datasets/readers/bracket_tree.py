@@ -1,4 +1,4 @@
-"""One bracketed tree: its text, read into columns, what may be done to it, and its text again."""
+"""One bracketed tree: reading its text into columns, transforming it, and writing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class BracketText:
-    """The text of one record, and where it begins in its file.
+    """The text of one record, and its place in its file.
 
     Args:
         text: from the first bracket of the tree to what follows its last one.
@@ -58,7 +58,7 @@ class BracketTree:
         return len(self.labels)
 
     def add(self, label: str | None, word: str | None, children: list[int], span: Span) -> int:
-        """Adds a node whose children are there already; returns its number."""
+        """Adds a node after its children; returns its number."""
         self.labels.append(label)
         self.words.append(word)
         self.children.append(children)
@@ -78,7 +78,7 @@ class _Open:
     def __init__(self, start: int) -> None:
         self.start = start
         self.label: str | None = None
-        self.token: tuple[str, Span] | None = None  # a word, of which no node is made yet
+        self.token: tuple[str, Span] | None = None  # a label or a word, not decided yet
         self.children: list[int] = []
 
 
@@ -90,10 +90,10 @@ def read_tree(
     Args:
         source: the text of one tree.
         drops_outer: an outer bracket without label around one tree, as in Penn files, is dropped.
-        is_label: if given, a node may lack its label: the first token of a bracket is a label only
-            if this says so and something follows it. Words need no brackets of their own then,
-            `(good film)` or `((Good) (film))`, and a bracket without label around one tree is
-            dropped.
+        is_label: for trees whose nodes may lack labels: the first token of a bracket is a label
+            only if this function returns True and something follows the token. Words need no
+            brackets then, `(good film)` or `((Good) (film))`, and a bracket without label around
+            one tree is dropped.
 
     Raises:
         RecordError: with line and column, if the brackets do not make one tree.
@@ -153,7 +153,7 @@ def _settle_token(
     is_label: Callable[[str], bool] | None,
     word: str | None,
 ) -> None:
-    """Decides what the last token was, now that a word or (None) a bracket follows it."""
+    """Decides whether the last token is a label, now that a word or (None) a bracket follows it."""
     if bracket.token is None:
         return
     token, span = bracket.token
@@ -197,13 +197,13 @@ def _mixed(source: BracketText, bracket: _Open, word: str) -> RecordError:
 
 def remove_traces(tree: BracketTree) -> BracketTree:
     """The tree without empty elements (-NONE-) and without phrases that held nothing else."""
-    kept = BracketTree()
+    smaller = BracketTree()
     new: list[int | None] = []
     for label, word, children, span in tree.nodes():
         inner = [node for node in (new[child] for child in children) if node is not None]
-        is_gone = not inner if word is None else label == TRACE
-        new.append(None if is_gone else kept.add(label, word, inner, span))
-    return kept
+        is_empty = not inner if word is None else label == TRACE
+        new.append(None if is_empty else smaller.add(label, word, inner, span))
+    return smaller
 
 
 def strip_functions(tree: BracketTree) -> BracketTree:
@@ -224,7 +224,7 @@ def collapse_unary(
         tree: the tree.
         join_labels: the merged node is labelled `S+VP+VB`, from top to bottom, as NLTK does with
             `collapse_unary(collapsePOS=True, collapseRoot=True)`; otherwise it keeps the top label.
-        missing: labels that stand for no label; a chain with one of them has none.
+        missing: labels that mean a missing label; a chain with one of them has no label.
     """
 
     def joined(chain: list[str | None]) -> str | None:
@@ -248,9 +248,9 @@ def collapse_unary(
 
 
 def split_joint_labels(tree: BracketTree, label_of: Mapping[Span, str]) -> dict[Span, str]:
-    """The labels of the nodes of chains, from the joint ones of their top nodes.
+    """The labels of the nodes of merged chains, out of the joint labels of their top nodes.
 
-    A label of as many parts as the chain has nodes gives each its own; another stays whole.
+    A label is divided if it has as many parts as the chain has nodes.
 
     Args:
         tree: the tree before its chains were merged.
@@ -262,9 +262,9 @@ def split_joint_labels(tree: BracketTree, label_of: Mapping[Span, str]) -> dict[
         chain = [node]
         while len(chain) < len(parts) and len(tree.children[chain[-1]]) == 1:
             chain += tree.children[chain[-1]]
-        is_whole = len(tree.children[chain[-1]]) != 1
-        if len(parts) > 1 and len(chain) == len(parts) and is_whole:
-            labels |= zip((tree.spans[own] for own in chain), parts, strict=True)
+        ends = len(tree.children[chain[-1]]) != 1
+        if len(parts) > 1 and len(chain) == len(parts) and ends:
+            labels |= zip((tree.spans[member] for member in chain), parts, strict=True)
     return labels
 
 
@@ -279,10 +279,10 @@ def binarize(tree: BracketTree, branching: str, label_new: bool) -> BracketTree:
     binary = BracketTree()
     new: list[int] = []
 
-    def pair(label: str | None, left: int, right: int) -> int:
+    def pair(label: str | None, *children: int) -> int:
         name = f"@{label}" if label_new else None
-        span = (binary.spans[left][0], binary.spans[right][1])
-        return binary.add(name, None, [left, right], span)
+        span = (binary.spans[children[0]][0], binary.spans[children[1]][1])
+        return binary.add(name, None, [*children], span)
 
     for label, word, children, span in tree.nodes():
         inner = [new[child] for child in children]
@@ -305,7 +305,7 @@ ERROR = "ERROR"
 
 
 def write_tree(tree: BracketTree, labels: Sequence[str]) -> str:
-    """`(label child ...)` of a tree, whose last node is the root; without recursion.
+    """The text `(label child ...)` of a tree, written without recursion.
 
     Args:
         tree: the tree.
@@ -329,6 +329,6 @@ def write_tree(tree: BracketTree, labels: Sequence[str]) -> str:
 
 
 def write_fault(reason: str) -> str:
-    """`(ERROR why_there_is_no_prediction)`: a tree of one word, so that records can be counted."""
+    """`(ERROR reason)`: a tree of one word in place of a record without a prediction."""
     word = "_".join(reason.split()).replace("(", "-LRB-").replace(")", "-RRB-")
     return f"({ERROR} {word})"

@@ -1,7 +1,6 @@
 """Bracketed constituency trees: Stanford Sentiment Treebank, Penn Treebank and the like.
 
-The file says, from top to bottom, where one tree of a file ends and the next begins, broken ones
-included, and what the adapter makes of a tree.
+First how a file is cut into trees, broken ones included; then the adapter.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import copy
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,12 +45,11 @@ _BLANKS = " \t"
 
 
 def find_tree_indent(lines: Iterable[str]) -> int | None:
-    """Finds how far lines are indented that begin a tree, to judge by the first tree of a file.
+    """The indent of lines that begin a tree, as the first tree of a file shows it.
 
     Returns:
-        The number of blanks before the first tree. None if this tree goes on in a line that begins
-        with a bracket and is indented no deeper, so that only brackets can tell where it ends. A
-        tree that is never closed shows nothing of the kind, nor does one of endless length.
+        The number of blanks before the first tree. None if a further line of this tree begins with
+        a bracket and is indented no deeper: then only brackets show where a tree ends.
     """
     depth, indent, length, goes_on_unindented = 0, 0, 0, False
     for line in lines:
@@ -70,7 +69,7 @@ def find_tree_indent(lines: Iterable[str]) -> int | None:
 def cut_trees(
     lines: Iterable[tuple[int, str]], indent: int | None, limit: RecordLimit
 ) -> Iterator[BracketText]:
-    """The texts of the trees of a file, faulty ones too; what follows a tree goes with it.
+    """The texts of the trees of a file, faulty ones too; text after a tree belongs to it.
 
     Args:
         lines: the numbered lines of the file.
@@ -89,7 +88,7 @@ def cut_trees(
         if not tree.parts:
             limit.begin()
         limit.add(number, len(line))
-        begin = 0  # of the part of the line that is not cut yet
+        begin = 0  # of the rest of the line
         for match in _BRACKET.finditer(line):
             if match.group() == ")":
                 tree.close()
@@ -110,12 +109,12 @@ def cut_trees(
 
 
 class _OpenTree:
-    """The tree that is being cut out."""
+    """The text of a tree that has not ended."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []  # its text, line by line
         self.line = self.column = self.depth = 0
-        self.is_closed = False  # its first bracket is closed
+        self.is_closed = False  # whether its first bracket is closed
 
     def close(self) -> None:
         """Counts a closing bracket; one too many does not change the depth."""
@@ -136,7 +135,7 @@ class _OpenTree:
 
 
 def _begins_tree(line: str, indent: int) -> bool:
-    """Tells lines that begin with a bracket indented by `indent` characters at most."""
+    """True if a line begins with a bracket, indented by `indent` characters at most."""
     return line.lstrip(_BLANKS).startswith("(") and _indent(line) <= indent
 
 
@@ -144,13 +143,14 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(_BLANKS))
 
 
-#: What stands in place of a label that is a target and was not annotated.
+#: Labels that stand for a missing target.
 MISSING_LABELS = ("_", "?")
 
-#: What may stand there too in trees to predict, unless it is a class.
+#: Another one in trees to predict, unless it is a class.
 ALSO_MISSING = "-1"
 
 
+@dataclass(eq=False)
 class BracketsAdapter(Adapter):
     """Reads trees in brackets, `(label word)` and `(label child child ...)`; one record per tree.
 
@@ -180,8 +180,8 @@ class BracketsAdapter(Adapter):
             feature.
         label_names: the labels that are targets, in the order of their codes; by default, those in
             the files in alphabetical order.
-        classes: class -> the labels that are it, such as {negative: [0, 1], positive: [3, 4]}; a
-            node of another label has no target. None for a class for each label.
+        classes: class -> its labels, such as {negative: [0, 1], positive: [3, 4]}; a node of
+            another label has no target. None for a class for each label.
         binarize: split phrases of more than two children, so that `phrase` has the arity 2; the
             second slot of a phrase with one child is absent. A new node of `NP` is labelled `@NP`,
             and has no target.
@@ -202,62 +202,84 @@ class BracketsAdapter(Adapter):
     written_targets = ("label",)
     words = ("word", "form")
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        labels: Literal["feature", "target"] | None = None,
-        label_names: Sequence[str] | None = None,
-        classes: Mapping[str, Sequence[str | int]] | None = None,
-        binarize: bool = False,
-        branching: str = "right",
-        collapse_unary: bool = False,
-        remove_traces: bool = False,
-        strip_functions: bool = False,
-        sequence: bool = False,
-    ) -> None:
-        is_number = isinstance(num_classes, int) and 0 < num_classes <= MOST_CLASSES
-        if num_classes is not None and not is_number:
-            raise ConfigError(
-                f"num_classes is {num_classes!r}. Give a positive integer up to {MOST_CLASSES}, or "
-                "null."
+    num_classes: int | None = None
+    labels: Literal["feature", "target"] | None = None
+    label_names: Sequence[str] | None = None
+    classes: Mapping[str, Sequence[str | int]] | None = None
+    binarize: bool = False
+    branching: str = "right"
+    collapse_unary: bool = False
+    remove_traces: bool = False
+    strip_functions: bool = False
+    sequence: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_numbered, self.merges = self.num_classes is not None, self.classes is not None
+        self.reads_targets = True
+        self._check_options()
+        self.joins = self.collapse_unary and not (self.is_numbered or self.merges)
+        self.names = self._names()
+        self.codes = None if self.names is None else _codes(self.names, self.classes)
+        label: tuple[Column, ...] = (Column("label", "string"),)
+        target: tuple[Column, ...] = ()
+        if self.names is not None and self.codes is not None:
+            # Integers are grades of one thing, such as sentiment.
+            integers = self.is_numbered or (
+                self.merges and all(map(_INTEGER.fullmatch, self.codes))
             )
-        if branching not in ("right", "left"):
-            raise ConfigError(f"branching is '{branching}'. Give 'right' or 'left'.")
-        if num_classes is not None and (remove_traces or strip_functions):
+            shown, size = () if self.is_numbered else self.names, len(self.names)
+            label = ()
+            target = (Column("label", "int64", size=size, ordered=integers, names=shown),)
+        self.schema = Schema(
+            types=(
+                NodeType("word", arity=0, features=(Column("form", "string"), *label)),
+                NodeType("phrase", arity=2 if self.binarize else None, features=label),
+            ),
+            relations=(EdgeType("next"),) if self.sequence else (),
+            node_targets=target,
+        )
+
+    def _check_options(self) -> None:
+        number = self.num_classes
+        is_number = isinstance(number, int) and 0 < number <= MOST_CLASSES
+        if self.is_numbered and not is_number:
+            raise ConfigError(
+                f"num_classes is {number!r}. Give a positive integer up to {MOST_CLASSES}, or null."
+            )
+        if self.branching not in ("right", "left"):
+            raise ConfigError(f"branching is '{self.branching}'. Give 'right' or 'left'.")
+        if self.is_numbered and (self.remove_traces or self.strip_functions):
             raise ConfigError(
                 "remove_traces and strip_functions read labels such as -NONE- and NP-SBJ, but "
                 "num_classes asks for integers. Set one or the other."
             )
-        merges = num_classes is not None or classes is not None
-        if merges:
-            beside = f"{'classes' if num_classes is None else 'num_classes'}, of targets"
-            refuse_unread("labels", labels or "target", "target", beside, "Leave that out")
-        if not binarize:
+        if self.is_numbered or self.merges:
+            beside = f"{'num_classes' if self.is_numbered else 'classes'}, of targets"
+            refuse_unread("labels", self.labels or "target", "target", beside, "Leave that out")
+        if not self.binarize:
             remedy = "Set binarize=true"
-            refuse_unread("branching", branching, "right", "binarize=false", remedy)
-        self.joins = collapse_unary and not merges
-        self.binarize = binarize
-        self.branching = branching
-        self.collapse_unary = collapse_unary
-        self.remove_traces = remove_traces
-        self.strip_functions = strip_functions
-        self.sequence = sequence
-        self.merges = classes is not None
-        self.is_numbered = num_classes is not None
-        self.reads_targets = True
-        self.names = _names(num_classes, labels, label_names, classes)
-        self.codes = None if self.names is None else _codes(self.names, classes)
-        target: tuple[Column, ...] = ()
-        if self.names is not None:
-            is_grade = self.is_numbered or (classes is not None and _are_numbers(classes))
-            shown = () if self.is_numbered else self.names
-            size = len(self.names)
-            target = (Column("label", "int64", size=size, ordered=is_grade, names=shown),)
-        self.schema = _schema(target, 2 if binarize else None, sequence)
+            refuse_unread("branching", self.branching, "right", "binarize=false", remedy)
+
+    def _names(self) -> tuple[str, ...] | None:
+        """The labels that are targets, in order of their codes; empty until the files are read.
+
+        None if labels are features.
+        """
+        if self.classes is not None:
+            if self.is_numbered or self.label_names is not None:
+                raise ConfigError("classes names them all. Leave num_classes and label_names out.")
+            return tuple(self.classes)
+        if self.num_classes is not None and self.label_names is None:
+            return tuple(map(str, range(self.num_classes)))
+        if self.label_names is not None and (self.is_numbered or self.labels != "target"):
+            raise ConfigError(
+                "label_names names targets. Leave num_classes out, and set labels=target."
+            )
+        return tuple(self.label_names or ()) if self.labels == "target" else None
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
-        """The labels that say that a target is missing; none where labels are features."""
+        """The labels that stand for a missing target; none if labels are features."""
         if self.codes is None:
             return ()
         others = () if self.reads_targets else (ALSO_MISSING,)
@@ -267,18 +289,18 @@ class BracketsAdapter(Adapter):
         """`label_names`, where labels are targets and their names are not given; see `Adapter`."""
         if self.names is None or self.names:
             return {}
-        found: set[str] = set()
+        labels: set[str | None] = set()
         for path in paths:
             for record in self.records(path):
-                with suppress(RecordError):  # `parse` will raise it again, with its place
-                    tree = self._transform(read_tree(record.content, drops_outer=True))
-                    found.update(label for label in tree.labels if label is not None)
-        names = sorted(found - {*MISSING_LABELS})
-        if found and not names:
-            raise DataError(
-                f"{paths[0]}: no tree has a label to learn from. Give labelled trees; others can "
+                with suppress(RecordError):  # `parse` raises it again, with its place
+                    labels |= {*self._transform(read_tree(record.content, True)).labels}
+        labels -= {None}
+        names = sorted(map(str, labels - {*MISSING_LABELS}))
+        if labels and not names:
+            raise DataError.in_file(
+                paths[0],
+                "no tree has a label to learn from. Give labelled trees; others can "
                 "only be predicted.",
-                path=str(paths[0]),
             )
         return {"label_names": names} if names else {}
 
@@ -293,17 +315,18 @@ class BracketsAdapter(Adapter):
         return _trees(lambda: scan_lines(path), path)
 
     def records_of_text(self, text: str) -> Iterator[Record]:
-        """The same of a text that is in no file."""
+        """One record per tree of a text; see `records`."""
         return _trees(lambda: text_lines(text), Path())
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one tree; see `Adapter.parse`."""
-        tree = self._read(record.content)
-        if self.is_numbered:
-            self._check_labels(record.content, tree)
+        source: BracketText = record.content
+        tree = self._read(source)
+        if self.is_numbered:  # every node has one of the labels
+            self._check_labels(source, tree)
         tree = self._transform(tree)
         if not self.is_numbered:
-            self._check_labels(record.content, tree)
+            self._check_labels(source, tree)
         if not len(tree):
             raise LeftOut(
                 "the tree holds nothing but empty elements", "Set remove_traces=false to keep it."
@@ -317,12 +340,12 @@ class BracketsAdapter(Adapter):
     def added_nodes(self, dag: TypedDAG) -> Tensor | None:
         """[num_nodes] bool, the phrases that `binarize` added; see `Adapter.added_nodes`.
 
-        A phrase of the record begins with its own bracket, before its first child; one that was
-        added begins where its first child does.
+        A phrase of the record begins with a bracket, before its first child; an added one begins
+        where its first child does.
         """
         if not self.binarize:
             return None
-        # A single tree is predicted in a millisecond; small tensors would take a tenth of that.
+        # By NumPy: torch would take a tenth of the millisecond in which a tree is predicted.
         kinds, begins = dag.op_type.numpy(), dag.span.numpy()[:, 0]
         added = kinds == self.schema.type_index("phrase")
         phrases = added.nonzero()[0]
@@ -335,53 +358,56 @@ class BracketsAdapter(Adapter):
         return "" if record.content is None else str(record.content.text)
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
-        """The tree on a line, as it stands in the input, with the predicted labels.
+        """The tree of the input on one line, with the predicted labels.
 
-        Of a chain that was collapsed into `S+VP`, each node has its part of the predicted label; if
-        that has another number of parts, the top has all of it and the others `_`. What is left out
-        with `remove_traces` keeps its labels. A record without a prediction is
-        `(ERROR why_there_is_none)`.
+        The nodes of a chain that was collapsed into `S+VP` share the parts of the predicted label;
+        if their number differs, the top has the label and the others `_`. Nodes that
+        `remove_traces` leaves out keep their labels. A record without a prediction is
+        `(ERROR reason)`.
         """
         if predicted.reason:
             return write_fault(predicted.reason) + "\n"
         tree = self._read(BracketText(text, 1, 1))
         pairs = zip(predicted.spans, predicted.values["label"], strict=True)
-        found = {(s[0], s[1]): str(label) for s, label in pairs if s is not None}
+        label_of = {(s[0], s[1]): str(label) for s, label in pairs if s is not None}
         read = remove_traces(tree) if self.remove_traces else tree
         if self.joins:
-            found = split_joint_labels(read, found)
-        found |= dict.fromkeys({*read.spans} - found.keys(), MISSING_LABELS[0])
-        labels = [
-            found.get(span) or label or MISSING_LABELS[0] for label, _, _, span in tree.nodes()
-        ]
+            label_of = split_joint_labels(read, label_of)
+        missing = MISSING_LABELS[0]
+        label_of |= dict.fromkeys({*read.spans} - label_of.keys(), missing)
+        labels = [label_of.get(span) or label or missing for label, _, _, span in tree.nodes()]
         return write_tree(tree, labels) + "\n"
 
     def _read(self, source: BracketText) -> BracketTree:
-        """The tree as it stands there; for prediction its nodes may lack labels."""
+        """The tree of a text; for prediction its nodes may lack labels."""
         if self.codes is None or self.reads_targets:
             return read_tree(source, drops_outer=not self.is_numbered)
         return self._read_for_prediction(source, self.codes)
 
     def _read_for_prediction(self, source: BracketText, codes: Mapping[str, int]) -> BracketTree:
-        """A tree whose nodes may lack labels; other numbers are words, unless labels are there."""
-        known = {*codes, *self.missing_labels}
+        """A tree with or without labels: are the tokens after brackets labels or words?
+
+        They are labels if one of them is a class. If all classes are numbers, other numbers beside
+        them are a fault.
+        """
+        classes = {*codes, *self.missing_labels}
         if self.joins:
-            known |= {part for label in codes for part in label.split(JOINT)}
+            classes |= {part for label in codes for part in label.split(JOINT)}
         if self.is_numbered or (self.merges and all(map(_INTEGER.fullmatch, codes))):
             number = _INTEGER.fullmatch
-            tree = read_tree(source, True, lambda token: token in known or bool(number(token)))
+            tree = read_tree(source, True, lambda token: token in classes or bool(number(token)))
             labels = {label for label in tree.labels if label is not None}
-            if labels <= known or (self.merges and labels):
+            if labels <= classes or (self.merges and labels):
                 return tree
-            if labels & known:
-                self._refuse_label(source, tree, known | {None})
+            if labels & classes:
+                self._refuse_label(source, tree, classes | {None})
         else:
             with suppress(RecordError):  # some bracket has no label
                 tree = read_tree(source, drops_outer=True)
                 plain = strip_functions(tree) if self.strip_functions else tree
-                if known & {*plain.labels}:
+                if classes & {*plain.labels}:
                     return tree
-        return read_tree(source, True, known.__contains__)
+        return read_tree(source, True, classes.__contains__)
 
     def _check_labels(self, source: BracketText, tree: BracketTree) -> None:
         """Raises RecordError for a label that is read as a target and is none of its classes."""
@@ -394,12 +420,12 @@ class BracketsAdapter(Adapter):
         self, source: BracketText, tree: BracketTree, allowed: Container[str | None]
     ) -> None:
         names = self.names or ()
-        wanted = f"an integer from 0 to {len(names) - 1}"
+        choices = f"an integer from 0 to {len(names) - 1}"
         if not self.is_numbered:
-            wanted = f"one of the labels {', '.join(names)}"
+            choices = f"one of the labels {', '.join(names)}"
         for label, span in zip(tree.labels, tree.spans, strict=True):
             if label not in allowed:
-                fault = f"has the label '{label}', which is not {wanted}"
+                fault = f"has the label '{label}', which is not {choices}"
                 raise source.fault("bracket opened", span[0], fault)
 
     def _transform(self, tree: BracketTree) -> BracketTree:
@@ -414,34 +440,14 @@ class BracketsAdapter(Adapter):
         return tree
 
 
-def _names(
-    num_classes: int | None,
-    labels: str | None,
-    label_names: Sequence[str] | None,
-    classes: Mapping[str, Any] | None,
-) -> tuple[str, ...] | None:
-    """The labels that are targets, in order of their codes: none yet, or None if they are not."""
-    if classes is not None:
-        if num_classes is not None or label_names is not None:
-            raise ConfigError("classes names them all. Leave num_classes and label_names out.")
-        return tuple(classes)
-    if num_classes is not None and label_names is None:
-        return tuple(map(str, range(num_classes)))
-    if label_names is not None and (num_classes is not None or labels != "target"):
-        raise ConfigError(
-            "label_names names targets. Leave num_classes out, and set labels=target."
-        )
-    return tuple(label_names or ()) if labels == "target" else None
-
-
 def _codes(
     names: Sequence[str], classes: Mapping[str, Sequence[str | int]] | None
 ) -> dict[str, int]:
     """Label -> the number of its class."""
     if classes is None:
         return {name: k for k, name in enumerate(names)}
-    lists = [own if isinstance(own, list | tuple) else () for own in classes.values()]
-    pairs = [(str(label), k) for k, own in enumerate(lists) for label in own]
+    lists = [labels if isinstance(labels, list | tuple) else () for labels in classes.values()]
+    pairs = [(str(label), k) for k, labels in enumerate(lists) for label in labels]
     codes = dict(pairs)
     if len(codes) < len(pairs) or len({*codes.values()}) < max(len(classes), 2):
         raise ConfigError(
@@ -450,46 +456,28 @@ def _codes(
     return codes
 
 
-def _are_numbers(classes: Mapping[str, Sequence[str | int]]) -> bool:
-    """True if all labels of some classes are integers: grades, such as those of sentiment."""
-    return all(_INTEGER.fullmatch(str(label)) for labels in classes.values() for label in labels)
-
-
-def _schema(target: tuple[Column, ...], arity: int | None, sequence: bool) -> Schema:
-    """The schema; labels that are no targets are features of the nodes."""
-    label = () if target else (Column("label", "string"),)
-    return Schema(
-        types=(
-            NodeType("word", arity=0, features=(Column("form", "string"), *label)),
-            NodeType("phrase", arity=arity, features=label),
-        ),
-        relations=(EdgeType("next"),) if sequence else (),
-        node_targets=target,
-    )
-
-
 def _trees(lines: Callable[[], Iterator[Line]], path: Path) -> Iterator[Record]:
-    """The records of some lines, which are gone through twice; of a file, for messages."""
+    """The records of a file.
+
+    Args:
+        lines: begins a reading of its lines; there are two.
+        path: the file, for messages.
+    """
     indent = find_tree_indent(line.text for line in lines())
-    faults: dict[int, RecordError] = {}
-    trees = cut_trees(_texts(lines(), faults), indent, RecordLimit(path))
-    records = (Record(tree.line, tree, _first_fault(tree, faults)) for tree in trees)
-    yield from at_least_one(records, path, "trees")
+    faults: dict[int, RecordError] = {}  # line -> fault of its bytes
 
+    def texts() -> Iterator[tuple[int, str]]:
+        for number, text, fault in lines():
+            if fault is not None:
+                faults[number] = fault
+            yield number, text
 
-def _texts(lines: Iterable[Line], faults: dict[int, RecordError]) -> Iterator[tuple[int, str]]:
-    """The numbered texts of the lines; what is wrong with their bytes goes to `faults`."""
-    for number, text, fault in lines:
-        if fault is not None:
-            faults[number] = fault
-        yield number, text
+    def record(tree: BracketText) -> Record:
+        numbers = range(tree.line, tree.line + tree.text.count("\n") + 1) if faults else ()
+        return Record(tree.line, tree, next((faults[n] for n in numbers if n in faults), None))
 
-
-def _first_fault(tree: BracketText, faults: dict[int, RecordError]) -> RecordError | None:
-    if not faults:
-        return None
-    numbers = range(tree.line, tree.line + tree.text.count("\n") + 1)
-    return next((faults[number] for number in numbers if number in faults), None)
+    trees = cut_trees(texts(), indent, RecordLimit(path))
+    yield from at_least_one(map(record, trees), path, "trees")
 
 
 def _write(tree: BracketTree, graph: GraphBuilder, codes: dict[str, int] | None, pad: bool) -> None:

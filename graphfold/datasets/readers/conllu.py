@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from graphfold.datasets.files.text_files import (
 )
 from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.datasets.readers.conllu_sentence import (
+    COLUMNS,
     Sentence,
     Span,
     Token,
@@ -33,15 +35,12 @@ from graphfold.datasets.readers.conllu_sentence import (
 from graphfold.errors import ConfigError, RecordError, count_of, did_you_mean
 from graphfold.options import refuse_unread
 
+#: The columns that may be predicted, and those that may become features of a word.
+TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
+FEATURES = TARGETS[:-1]
+
 #: Target of words -> the column, from 0, that holds it.
-COLUMN_OF: Mapping[str, int] = {
-    "form": 1,
-    "lemma": 2,
-    "upos": 3,
-    "xpos": 4,
-    "feats": 5,
-    "deprel": 7,
-}
+COLUMN_OF: Mapping[str, int] = {name: COLUMNS.index(name) for name in TARGETS}
 
 #: The comment before a sentence without a prediction.
 ERROR = "# graphfold_error = "
@@ -50,11 +49,11 @@ _BOM = "\ufeff"
 
 
 def with_columns(text: str, values: Mapping[str, Sequence[Any]]) -> str:
-    """A sentence whose words have new cells; comments, multiword tokens and empty nodes stay.
+    """Replaces cells of the words of a sentence; other lines stay.
 
     Args:
         text: the lines of the sentence.
-        values: target in `COLUMN_OF` -> the cell of each word, in order; None leaves it as it is.
+        values: target in `COLUMN_OF` -> the cell of each word, in order; None for no change.
     """
     lines, number = text.split("\n"), 0
     for place, line in enumerate(lines):
@@ -70,7 +69,7 @@ def with_columns(text: str, values: Mapping[str, Sequence[Any]]) -> str:
 
 
 def with_fault(text: str, reason: str) -> str:
-    """A sentence as it stands, after a comment that says why there is no prediction."""
+    """Adds a comment before a sentence: the reason why it has no prediction."""
     mark = _BOM if text.startswith(_BOM) else ""
     lines = text.removeprefix(mark).split("\n")
     place = next((n for n, line in enumerate(lines) if line.strip(" \t\r")), 0)
@@ -81,44 +80,24 @@ def with_fault(text: str, reason: str) -> str:
 
 #: The universal part-of-speech tags; the code of a tag is its position here.
 UPOS = (
-    "ADJ",
-    "ADP",
-    "ADV",
-    "AUX",
-    "CCONJ",
-    "DET",
-    "INTJ",
-    "NOUN",
-    "NUM",
-    "PART",
-    "PRON",
-    "PROPN",
-    "PUNCT",
-    "SCONJ",
-    "SYM",
-    "VERB",
-    "X",
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
-
-#: The columns that may become features of a word.
-FEATURES = ("form", "lemma", "upos", "xpos", "feats")
-
-#: The columns that may be predicted.
-TARGETS = ("form", "lemma", "upos", "xpos", "feats", "deprel")
 
 #: The column FEATS of a word without features, which is a class like any other.
 NO_FEATURES = "_"
 
-#: What the inputs of a word are: see `ConlluAdapter`.
+#: The kinds of trees, see `ConlluAdapter`.
 TREES = ("auto", "heads", "chain")
 
-#: The class of all labels that were not in the files when the classes were made; it comes last.
+#: The last class, of all labels without a class.
 OTHER_LABEL = "(other)"
 
-#: The largest distance between dependent and head that `position` tells apart.
+#: The distance between dependent and head from which on `position` is the same.
 _FAR = 4
 
 
+@dataclass(eq=False)
 class ConlluAdapter(Adapter):
     """Reads dependency trees in CoNLL-U; one record per sentence.
 
@@ -143,18 +122,16 @@ class ConlluAdapter(Adapter):
 
     Args:
         features: the columns that a word has as features, out of form, lemma, upos, xpos and feats.
-            The last four are annotations that tell much of each other, so a tagger does without
-            them.
+            A tagger should leave the last four out: these annotations predict each other.
         relation_column: "deprel" for the tree alone, "deps" for the enhanced graph as well.
         subtypes: keep `nsubj:pass`; otherwise it is read as `nsubj`.
         target: the column that is predicted, out of form, lemma, upos, xpos, feats and deprel.
         labels: the classes of a target other than upos, in the order of their codes; by default,
             the labels in the files in alphabetical order.
-        position: give the inputs the column `position`: on which side of its head a dependent
-            stands, and how far away up to 4 words.
+        position: give the inputs the column `position`: the side of the head on which a dependent
+            stands, and the distance of up to 4 words.
         tree: "heads" for the tree of HEAD; "chain" for chains, where HEAD and DEPREL are not read;
-            "auto" for chains if no word of the files has a head, which is kept with the run, and
-            otherwise for heads.
+            "auto" for chains if no word of the training files has a head, and otherwise for heads.
 
     Raises:
         ConfigError: if an option cannot be used, or the target is a feature, too.
@@ -164,35 +141,30 @@ class ConlluAdapter(Adapter):
     expands_folders = True
     written_targets = COLUMN_OF.keys()
 
-    def __init__(
-        self,
-        features: Sequence[str] = ("form",),
-        relation_column: Literal["deprel", "deps"] = "deprel",
-        subtypes: bool = True,
-        target: str = "upos",
-        labels: Sequence[str] | None = None,
-        position: bool = False,
-        tree: Literal["auto", "heads", "chain"] = "auto",
-    ) -> None:
-        _refuse_features(features, target)
-        if relation_column not in ("deprel", "deps"):
-            raise ConfigError(f"relation_column is '{relation_column}'. Give 'deprel' or 'deps'.")
+    features: Sequence[str] = ("form",)
+    relation_column: Literal["deprel", "deps"] = "deprel"
+    subtypes: bool = True
+    target: str = "upos"
+    labels: Sequence[str] | None = None
+    position: bool = False
+    tree: Literal["auto", "heads", "chain"] = "auto"
+
+    def __post_init__(self) -> None:
+        _refuse_features(self.features, self.target)
+        column, tree = self.relation_column, self.tree
+        if column not in ("deprel", "deps"):
+            raise ConfigError(f"relation_column is '{column}'. Give 'deprel' or 'deps'.")
         if tree not in TREES:
             raise ConfigError(f"tree is '{tree}'. Give one of {', '.join(TREES)}.")
-        self.is_enhanced = relation_column == "deps"
-        self.tree = tree
-        _refuse_target(target, labels, self.is_enhanced)
-        if tree == "chain" and target != "deprel" and not self.is_enhanced:
+        self.is_enhanced = column == "deps"
+        _refuse_target(self.target, self.labels, self.is_enhanced)
+        if tree == "chain" and self.target != "deprel" and not self.is_enhanced:
             remedy = "Set relation_column=deps or target=deprel"
-            refuse_unread("subtypes", subtypes, True, "tree=chain, without relations", remedy)
-        self.features = tuple(features)
-        self.subtypes = subtypes
-        self.target = target
-        self.has_relations = target != "deprel" and tree != "chain"
-        self.position = position
-        self.labels = UPOS if target == "upos" else (*(labels or ()), OTHER_LABEL)
-        self.is_open = target != "upos" and labels is None
-        self._codes = {label: code for code, label in enumerate(self.labels)}
+            refuse_unread("subtypes", self.subtypes, True, "tree=chain, without relations", remedy)
+        self.has_relations = self.target != "deprel" and tree != "chain"
+        self.is_open = self.target != "upos" and self.labels is None
+        self.classes = UPOS if self.target == "upos" else (*(self.labels or ()), OTHER_LABEL)
+        self._codes = {label: code for code, label in enumerate(self.classes)}
         self.words = ("word", "form") if "form" in self.features else None
         self.schema = self._make_schema()
 
@@ -219,13 +191,13 @@ class ConlluAdapter(Adapter):
                 yield from read_sentence(record.content, record.line).words
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """A sentence if words are chains, and the number of words whose label is no class."""
+        """Sentences about chains of words, and about words with a label that is no class."""
         notes = []
         if self.tree == "chain":
             notes.append("sentences are chains of words (data.tree=chain): heads are not read")
         if self.target == "upos" or self.is_open:
             return notes
-        count = int((dag.node_targets[self.target] == len(self.labels) - 1).sum())
+        count = int((dag.node_targets[self.target] == len(self.classes) - 1).sum())
         if count:
             words = count_of(count, "word")
             notes.append(f"{words} with a {self.target} that no class stands for")
@@ -236,12 +208,12 @@ class ConlluAdapter(Adapter):
         return at_least_one(_sentences(scan_raw_lines(path), path), path, "sentences")
 
     def records_of_text(self, text: str) -> Iterator[Record]:
-        """The same of a text that is in no file."""
+        """One record per sentence of a text; see `records`."""
         lines = ((line, b"") for line in text_lines(text))
         return at_least_one(_sentences(lines, Path()), Path(), "sentences")
 
     def text_of(self, record: Record) -> str:
-        """The lines as they stand in the file, with the blank ones after it; see `Adapter`.
+        """The lines of the sentence in the file, with the blank lines after it; see `Adapter`.
 
         Blank lines before the first sentence belong to it.
         """
@@ -250,24 +222,26 @@ class ConlluAdapter(Adapter):
         return "".join(f"{line}\n" for line in (*(record.content or ()), ""))
 
     def write_back(self, text: str, predicted: PredictedNodes) -> str:
-        """The lines with predicted columns, or the comment `# graphfold_error = REASON` first.
+        """The lines with predicted columns, or after the comment `# graphfold_error = REASON`.
 
-        A label that is none of the classes is not known: `_`.
+        `OTHER_LABEL` is written as `_`.
         """
         if predicted.reason:
             return with_fault(text, predicted.reason)
-        known = {
+        values = {
             target: ["_" if label == OTHER_LABEL else label for label in labels]
             for target, labels in predicted.values.items()
         }
-        return with_columns(text, known)
+        return with_columns(text, values)
 
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one sentence; see `Adapter.parse`."""
         sentence = read_sentence(record.content, record.line)
         words = sentence.words
 
-        dependents = _chain(words) if self.tree == "chain" else _dependents(words)
+        dependents = [[k - 1] if k else [] for k in range(len(words))]
+        if self.tree != "chain":
+            dependents = _dependents(words)
         relations = [self._relation(word.deprel) for word in words]
         columns = self._columns(words)
         columns[self.target] = [self._code(word, number) for number, word in enumerate(words, 1)]
@@ -295,7 +269,7 @@ class ConlluAdapter(Adapter):
         return columns
 
     def _label(self, word: Token) -> str | None:
-        """The target of a word as it stands in the file, None where it is missing."""
+        """The target of a word in the file, None where it is missing."""
         if self.target == "deprel":
             return self._relation(word.deprel)
         return _cell(word, self.target)
@@ -310,7 +284,7 @@ class ConlluAdapter(Adapter):
                 f"Use one of {', '.join(UPOS)}, or _ for none.",
                 line=word.line,
             )
-        return self._codes.get(label, len(self.labels) - 1)
+        return self._codes.get(label, len(self.classes) - 1)
 
     def _make_schema(self) -> Schema:
         columns = tuple(Column(name, "string") for name in self.features)
@@ -324,7 +298,7 @@ class ConlluAdapter(Adapter):
             types=types if self.is_enhanced else types[:1],
             inputs=EdgeType("inputs", features=of_inputs),
             relations=relations if self.is_enhanced else relations[:1],
-            node_targets=(Column(self.target, "int64", names=self.labels),),
+            node_targets=(Column(self.target, "int64", names=self.classes),),
             graph_features=(Column("text", "string"),),
         )
 
@@ -363,11 +337,6 @@ def _dependents(words: Sequence[Token]) -> list[list[int]]:
     return find_dependents(heads, fault)[1]
 
 
-def _chain(words: Sequence[Token]) -> list[list[int]]:
-    """For every word the one before it."""
-    return [[number - 1] if number else [] for number in range(len(words))]
-
-
 def _refuse_features(features: Sequence[str], target: str) -> None:
     for name in features:
         if name not in FEATURES:
@@ -398,7 +367,7 @@ def _refuse_target(target: str, labels: Sequence[str] | None, is_enhanced: bool)
 
 
 def _position(offset: int) -> int:
-    """The code of a dependent so many words after its head, or before it: 0 to 7."""
+    """The code, 0 to 7, of the distance from a head to its dependent; negative if before it."""
     distance = min(abs(offset), _FAR) - 1
     return distance if offset < 0 else _FAR + distance
 
@@ -431,9 +400,9 @@ def _sentence(lines: Sequence[Line], raw: Sequence[bytes]) -> Record:
 
 
 def _cell(token: Token, name: str) -> str | None:
-    """One column of a token; None where `_` says that it was not annotated.
+    """One column of a token; None where `_` stands for no annotation.
 
-    `_` is a value as a form, as the lemma of that form, and as features: a word has none.
+    `_` is a value as a form, as the lemma of that form, and as features: a word without any.
     """
     value = str(getattr(token, name))
     is_value = name in ("form", "feats") or (name == "lemma" and token.form == "_")

@@ -32,7 +32,7 @@ def align(tokens: Sequence[str], text: str) -> list[Span] | None:
     return spans
 
 
-#: Makes the error about a token (1-based) from what is wrong with the sentence.
+#: Makes the error about a token (1-based) from a description of the fault.
 Fault = Callable[[int, str], RecordError]
 
 
@@ -89,7 +89,7 @@ def find_dependents(heads: Sequence[int], fault: Fault) -> tuple[int, list[list[
 
 
 def _refuse_cycle(heads: Sequence[int], fault: Fault) -> None:
-    """Walks from every word to the root, over words that no earlier walk has seen."""
+    """Walks from every word towards the root, up to words of an earlier walk."""
     walk_of = [0] * (len(heads) + 1)
     for start in range(1, len(heads) + 1):
         token = start
@@ -111,7 +111,7 @@ _EMPTY = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
 
 
 class Token(NamedTuple):
-    """One line of a sentence: its number in the file and the ten columns, as they stand there."""
+    """One line of a sentence: its number in the file and the ten columns."""
 
     line: int
     id: str

@@ -1,7 +1,4 @@
-"""ListOps: nested list operations with a digit as the answer, read, and made up at random.
-
-The generator has the distribution of the published sets.
-"""
+"""ListOps: nested list operations with a digit as the answer; adapter and random generator."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from graphfold.files import write_text
 #: The published sets are 90,000 and 10,000 examples of one pool of different expressions.
 PUBLISHED_POOL = 100_000
 
-#: After so many draws without a new expression there is none left worth waiting for.
+#: Draws without a new expression after which the generator stops.
 _PATIENCE = 100_000
 
 
@@ -45,12 +42,11 @@ class ListOpsGenerator:
     Args:
         operator_probability: how often a place holds an operation.
         max_arguments: the most arguments of an operation; the fewest are 2.
-        max_depth: the depth at which there are only digits, so one more than the most operations
-            inside one another.
+        max_depth: the depth of digits alone, one more than the most nested operations.
         max_length: longer expressions (in tokens, brackets not counted) are drawn again; None for
             any length, as published.
-        pool: how many different expressions are drawn, at least; what is asked for is a random part
-            of them.
+        pool: the least number of different expressions that are drawn; `examples` returns a random
+            part of them.
 
     Raises:
         ConfigError: if an option is out of its range, or expressions would have no end.
@@ -110,35 +106,32 @@ class ListOpsGenerator:
     def examples(
         self, count: int, seed: int, without: Collection[str] = ()
     ) -> list[ListOpsExample]:
-        """`count` different expressions with their answers, in random order.
+        """Different expressions with their answers, in random order.
 
         Args:
             count: how many.
             seed: the same seed gives the same expressions.
-            without: expressions that are not to be among them.
+            without: expressions to leave out.
 
         Raises:
             ConfigError: if the options allow too few different expressions.
         """
         rng = random.Random(seed)
-        wanted = max(count + len(without), self.pool)
-        found: dict[str, int] = {}
-        in_vain = 0
-        while len(found) < wanted:
+        size = max(count + len(without), self.pool)
+        answers: dict[str, int] = {}
+        failures = 0  # in a row
+        while len(answers) < size and failures < _PATIENCE:
             example = self.draw(rng)
-            if example is None or example.expression in found:
-                in_vain += 1
-                if in_vain == _PATIENCE:
-                    break
-            else:
-                in_vain = 0
-                found[example.expression] = example.answer
-        if len(found) < count + len(without):
+            failures += 1
+            if example is not None and example.expression not in answers:
+                answers[example.expression] = example.answer
+                failures = 0
+        if len(answers) < count + len(without):
             raise ConfigError(
-                f"these options allow only about {len(found)} different expressions, but {count} "
+                f"these options allow only about {len(answers)} different expressions, but {count} "
                 "are wanted. Ask for fewer, or raise max_depth or max_arguments."
             )
-        examples = [ListOpsExample(answer, text) for text, answer in found.items()]
+        examples = [ListOpsExample(answer, text) for text, answer in answers.items()]
         rng.shuffle(examples)
         return [example for example in examples if example.expression not in without][:count]
 
@@ -172,7 +165,7 @@ def write_listops(
         sizes: the number of examples of each split, such as `{"train": 90_000, "test": 10_000}`.
         seed: the same seed gives the same files.
         generator: how to draw; the published distribution by default.
-        without: expressions that are not to be in any split.
+        without: expressions to leave out.
 
     Returns:
         The file of each split. Each is written whole or not at all.
@@ -193,14 +186,14 @@ def write_listops(
     return paths
 
 
-#: The operators as they stand in the files: minimum, maximum, median, sum modulo 10.
+#: The operators of the files: minimum, maximum, median, sum modulo 10.
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 END = "]"
 DIGITS = tuple("0123456789")
 
 Span = tuple[int, int]
 
-#: The meaning of a part of a bracket: a digit, an operator or `]`, an operator with values so far.
+#: The meaning of a part of a bracket: a digit, an operator or `]`, an operator with its values.
 Meaning = int | str | tuple[str, list[int]]
 
 _MEANINGS: Mapping[str, int | str] = {
@@ -228,8 +221,8 @@ class ListOpsAdapter(Adapter):
     Format (Nangia & Bowman 2018, https://arxiv.org/abs/1804.06028): the answer, a tab, and the
     expression in binary brackets between blanks. `[MAX 2 4 ]` is `( ( ( [MAX 2 ) 4 ) ] )`.
 
-    `nodes` says what becomes of it; the graph target is `answer`, a digit, the graph feature `text`
-    the expression, and spans are its characters:
+    The graph target is `answer`, a digit, the graph feature `text` the expression, and spans are
+    its characters. The nodes are, by the option `nodes`:
 
     - brackets: the type `token` (no inputs; the string `form`: an operator, a digit or `]`) and the
       type `pair` (the two parts of a bracket). Nodes are the tokens in order, then the pairs, inner
@@ -237,7 +230,7 @@ class ListOpsAdapter(Adapter):
     - lists: the type `digit` (no inputs; the string `form`) and the type `list` (its inputs are its
       arguments in order; the string `operator`). Nodes are the digits in order, then the lists,
       inner ones first; the output is the root.
-    - tokens: the type `token` alone, each of which reads the one before; the output is the last.
+    - tokens: the type `token` alone; each token reads the one before, and the output is the last.
       The expression is a plain sequence.
 
     Args:
@@ -294,7 +287,7 @@ class Expression(NamedTuple):
     value: int
 
     def forms(self, text: str) -> list[str]:
-        """The tokens as they stand in the text."""
+        """The texts of the tokens."""
         return [text[begin:end] for begin, end in self.spans[: self.num_tokens]]
 
 
@@ -332,7 +325,10 @@ def read_expression(text: str, first_column: int = 1) -> Expression:
             pair_spans.append((bracket.begin, end))
         elif piece:
             if piece not in _MEANINGS:
-                raise _unknown(piece, begin + first_column)
+                raise RecordError(
+                    f"unknown token '{piece}' at column {begin + first_column}; ListOps has "
+                    f"{', '.join(OPERATORS)}, {END}, brackets between blanks and the digits"
+                )
             stack[-1].meanings.append(_MEANINGS[piece])
             stack[-1].nodes.append(len(tokens))
             tokens.append((begin, end))
@@ -381,7 +377,7 @@ def _write_lists(expression: Expression, text: str, graph: GraphBuilder) -> None
 
 _FORM = (Column("form", "string"),)
 
-#: What an expression may become: the types of the nodes, and what writes them.
+#: The option `nodes` -> the types of the nodes, and the function that writes them.
 _LAYOUTS: Mapping[
     str, tuple[tuple[NodeType, ...], Callable[[Expression, str, GraphBuilder], None]]
 ] = {
@@ -401,7 +397,7 @@ _LAYOUTS: Mapping[
 
 
 class _Open:
-    """A bracket that is not closed yet: where it begins, and its parts so far."""
+    """An open bracket: its place, and its parts so far."""
 
     __slots__ = ("begin", "meanings", "nodes")
 
@@ -426,11 +422,6 @@ def _split(line: str) -> tuple[str, str]:
     return answer, rest[0]
 
 
-def _unknown(token: str, column: int) -> RecordError:
-    known = f"{', '.join(OPERATORS)}, {END}, brackets between blanks and the digits"
-    return RecordError(f"unknown token '{token}' at column {column}; ListOps has {known}")
-
-
 def _combine(bracket: _Open, first_column: int) -> Meaning:
     """The meaning of a closed bracket: an operator with its values so far, or an answer."""
     count = len(bracket.meanings)
@@ -438,15 +429,15 @@ def _combine(bracket: _Open, first_column: int) -> Meaning:
     if count != 2:
         parts = f"{count} part" + "s" * (count != 1)
         raise RecordError(f"{place} holds {parts}, but needs two")
-    left, right = bracket.meanings
-    if isinstance(right, int):
-        if isinstance(left, tuple):
-            left[1].append(right)
-            return left
-        if left in OPERATORS:
-            return str(left), [right]
-    elif right == END and isinstance(left, tuple):
-        return apply_operator(*left)
+    first, second = bracket.meanings
+    if isinstance(second, int):
+        if isinstance(first, tuple):
+            first[1].append(second)
+            return first
+        if first in OPERATORS:
+            return str(first), [second]
+    elif second == END and isinstance(first, tuple):
+        return apply_operator(*first)
     raise RecordError(
         f"{place} holds neither an operator and a value, nor such a list and a value, nor such a "
         "list and ]"

@@ -11,30 +11,30 @@ from pathlib import Path
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema
 from graphfold.dag.builder import NO_SPAN
 from graphfold.datasets.adapter import Adapter, Record
-from graphfold.datasets.files.text_files import Line, at_least_one, read_lines, scan_lines
+from graphfold.datasets.files.table_columns import MISSING_CELLS
+from graphfold.datasets.files.text_files import at_least_one, read_lines, scan_lines
 from graphfold.datasets.readers.conllu_sentence import align, find_dependents, parse_head
 from graphfold.errors import DataError, RecordError
 
 #: The judgments of SICK; the code of one is its position here.
 ENTAILMENT = ("CONTRADICTION", "ENTAILMENT", "NEUTRAL")
 
-#: What a folder must hold: words, heads and relations of the first and of the second sentences.
+#: The files that a folder must hold: words, heads and relations of both sentences.
 REQUIRED = tuple(f"{side}.{kind}" for side in "ab" for kind in ("toks", "parents", "rels"))
 
-#: What it may hold: the sentences as text, the scores, the numbers of the pairs.
+#: The files that it may hold: the sentences as text, the scores, the numbers of the pairs.
 OPTIONAL = ("a.txt", "b.txt", "sim.txt", "id.txt")
 
 _SCALE = (1.0, 5.0)
-_NO_VALUE = ("", "NaN", "nan", "NA", "None")
 
 
 @dataclass(frozen=True)
 class PairLines:
-    """Line i of every file of a folder, with what SICK says of the pair elsewhere."""
+    """Line i of every file of a folder, with SICK's judgment of the pair."""
 
     folder: Path
     texts: Mapping[str, str]  # file name -> its line
-    judgment: tuple[str, Path, int] | None  # with the file and the line that say so
+    judgment: tuple[str, Path, int] | None  # with its file and line
 
     def fault(self, name: str, line: int, fault: str) -> RecordError:
         """The error about a line of the file `name`."""
@@ -57,7 +57,7 @@ class PairsAdapter(Adapter):
     with the string `deprel`. Graph targets: `relatedness` (1 to 5) and `entailment` (a position in
     `ENTAILMENT`), either may be missing. Graph features: `sentence_a`, `sentence_b`, `pair_id`.
     Nodes are the words of the first sentence, then those of the second; the outputs are the two
-    roots. Spans are characters of the own sentence.
+    roots. Spans are characters of the word's sentence.
 
     Args:
         across: add the relation `across`, from every word of each sentence to all of the other.
@@ -114,9 +114,7 @@ class PairsAdapter(Adapter):
 def _pairs(folder: Path) -> Iterator[Record]:
     if not folder.is_dir():
         fault = "is a file, not a folder" if folder.exists() else "no such folder"
-        raise DataError(
-            f"{folder}: {fault}. Give a folder with a.toks, a.parents and so on.", path=str(folder)
-        )
+        raise DataError.in_file(folder, f"{fault}. Give a folder with a.toks, a.parents and so on.")
     files = {name: folder / name for name in (*REQUIRED, *OPTIONAL)}
     files = {name: file for name, file in files.items() if name in REQUIRED or file.exists()}
     count = _common_length(folder, files)
@@ -126,15 +124,9 @@ def _pairs(folder: Path) -> Iterator[Record]:
         texts = {name: line.text.strip(" \t") for name, line in zip(files, row, strict=True)}
         judgment = judgments.get(texts.get("id.txt", ""))
         pair = PairLines(folder, texts, judgment)
-        yield Record(row[0].number, pair, _first_fault(files, row))
-
-
-def _first_fault(files: Mapping[str, Path], row: tuple[Line, ...]) -> RecordError | None:
-    """The first line that is no text, with its file; None where all of them are."""
-    for file, line in zip(files.values(), row, strict=True):
-        if line.fault is not None:
-            return line.fault.at(file, line.number)
-    return None
+        pairs = zip(files.values(), row, strict=True)
+        faults = (ln.fault.at(file, ln.number) for file, ln in pairs if ln.fault is not None)
+        yield Record(row[0].number, pair, next(faults, None))
 
 
 def _common_length(folder: Path, files: Mapping[str, Path]) -> int:
@@ -146,10 +138,10 @@ def _common_length(folder: Path, files: Mapping[str, Path]) -> int:
     first, *others = lengths
     for name in others:
         if lengths[name] != lengths[first]:
-            raise DataError(
-                f"{folder}: {first} has {lengths[first]} lines, but {name} has {lengths[name]}. "
+            raise DataError.in_file(
+                folder,
+                f"{first} has {lengths[first]} lines, but {name} has {lengths[name]}. "
                 "Line i of every file must belong to pair i.",
-                path=str(folder),
             )
     return lengths[first]
 
@@ -211,7 +203,7 @@ def _sentence(pair: PairLines, side: str) -> str:
 
 def _score(pair: PairLines, line: int) -> float | None:
     text = pair.texts.get("sim.txt", "")
-    if text in _NO_VALUE:
+    if text in MISSING_CELLS:
         return None
     try:
         score = float(text)

@@ -12,7 +12,7 @@ import torch
 from rdkit import Chem
 
 from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
-from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record
+from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record, result_or_error
 from graphfold.datasets.files.table_columns import (
     Positive,
     TableInput,
@@ -137,16 +137,16 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
     graph feature `smiles`, which is the canonical one of a structure. Atom i of a SMILES covers the
     span (i, i + 1), an atom of a structure the place (p, p + 1) that it has in `smiles`. The
     features are those of a `FeatureSet`.
-    Where a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
+    If a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
     the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
-    edges; see `MoleculeGraphs`. With `fragments` there are nodes above the atoms, of which the
-    topmost is the only output; see `fragment_nodes`. Descriptors and columns of numbers are
+    edges; see `MoleculeGraphs`. With `fragments` the fragments and the molecule are nodes, too, and
+    the molecule is the only output; see `fragment_nodes`. Descriptors and columns of numbers are
     features of the graph, which models read beside atoms.
 
     Its options are those of `MoleculeColumns`, `MoleculeTargets` and `MoleculeForm`.
 
     Raises:
-        ConfigError: if a column is asked for twice, or options contradict each other.
+        ConfigError: if a column is named twice, or options contradict each other.
     """
 
     reads_tables = True
@@ -193,26 +193,23 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         return TableTarget(name, self.task, self.num_classes, unit, classes, self.bounded_targets)
 
     def _find_classes(self, targets: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The names of the classes of each target, the positive last, as far as they are known.
+        """The configured names of the classes of each target, the positive class last.
 
         Raises:
-            ConfigError: if names or the positive class are of no target, or there are no classes.
+            ConfigError: if an option is about an unknown target, or a regression has classes.
         """
-        known = None if self.is_open else targets
-        if known is not None:
-            refuse_unknown_targets("positive", self.positive, known)
+        if not self.is_open:
+            refuse_unknown_targets("positive", self.positive, targets)
         if self.positive is not None and self.task != "classification":
             raise ConfigError(
                 "data.positive is for classes. Leave it out, or set data.task=classification."
             )
-        found = {
-            name: positive_last(classes, self.positive, name)
-            for name, classes in checked_class_names(self.class_names or {}, known).items()
-        }
+        names = checked_class_names(self.class_names or {}, None if self.is_open else targets)
+        classes = {name: positive_last(c, self.positive, name) for name, c in names.items()}
         for name in targets:
             if self.num_classes in (None, 2) and positive_of(self.positive, name) == "0":
-                found.setdefault(name, ("1", "0"))
-        return found
+                classes.setdefault(name, ("1", "0"))
+        return classes
 
     def _make_schema(self) -> Schema:
         return Schema(
@@ -232,31 +229,31 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The modules of the class and of a feature set that is not graphfold's."""
+        """The modules of the class and of a user's feature set."""
         name = self.graphs.features.name
-        own = FEATURE_SETS.package(name) is None
-        return super().code if own else (*super().code, name.replace(":", ".").rpartition(".")[0])
+        if FEATURE_SETS.package(name) is None:
+            return super().code
+        return (*super().code, name.replace(":", ".").rpartition(".")[0])
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """The targets, and `class_names` of those whose cells are text in all files; see `Adapter`.
+        """The targets that a pattern fits, or the classes of listed targets with cells of text.
 
-        Only targets that are listed may be text.
+        See `Adapter.infer_options`.
         """
         if self.is_open:
             names = find_targets(str(self.target_columns), open_table(paths[0]), self.columns)
             refuse_unknown_targets("positive", self.positive, names)
             return {"target_columns": names}
-        found = self.columns.class_names(map(open_table, paths))
+        inferred = self.columns.class_names(map(open_table, paths))
         for target in self.columns.targets:
             if target.name not in self.classes:
                 numbers = [str(code) for code in range(target.num_classes or 2)]
-                positive_last(found.get(target.name, numbers), self.positive, target.name)
-        return {"class_names": {**self.classes, **found}} if found else {}
+                positive_last(inferred.get(target.name, numbers), self.positive, target.name)
+        return {"class_names": {**self.classes, **inferred}} if inferred else {}
 
     def notes(self, dag: TypedDAG) -> list[str]:
         """The number of molecules with dummy atoms, which are read as atoms of no element."""
-        # The texts one after the other: those of a large corpus stay in their files.
-        texts = enumerate(dag.dictionaries["graph", "smiles"])
+        texts = enumerate(dag.dictionaries["graph", "smiles"])  # one by one: they may be in files
         codes = [code for code, text in texts if "*" in text.partition("|")[0]]
         with_dummies = torch.tensor(codes, dtype=torch.int64)
         count = int(torch.isin(dag.graph_column("smiles"), with_dummies).sum())
@@ -275,16 +272,12 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         return clone
 
     def record_of(self, item: Any) -> Record:
-        """The row of a SMILES or of an RDKit molecule, without targets.
-
-        Where `extra_columns` are inputs it is a mapping, with these and the SMILES by column.
-        """
+        """The row of a SMILES or an RDKit molecule; of a mapping if `extra_columns` are inputs."""
         item, cells = self.columns.split_inputs(item)
         if isinstance(item, Chem.Mol):
             return Record(1, RecordRow(Chem.MolToSmiles(item), inputs=cells, molecule=item))
         if not isinstance(item, str):
-            remedy = "Give a SMILES or an RDKit molecule."
-            raise RecordError(f"{item!r} is no molecule", remedy)
+            raise RecordError(f"{item!r} is no molecule", "Give a SMILES or an RDKit molecule.")
         return Record(1, RecordRow(item, inputs=cells))
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str]:
@@ -307,18 +300,10 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         errors: dict[int, RecordError] = {}
         with silence():
             for position, record in enumerate(records):
-                error = record.fault or self._fault(record, chunk)
+                error = record.fault or result_or_error(self._add, record, chunk)
                 if error is not None:
                     errors[position] = error
         return ManyGraphs(chunk.build(file), errors)
-
-    def _fault(self, record: Record, chunk: MoleculeChunk) -> RecordError | None:
-        """Adds the molecule of a record; the error if it cannot be read."""
-        try:
-            self._add(record, chunk)
-        except RecordError as error:
-            return error
-        return None
 
     def _add(self, record: Record, chunk: MoleculeChunk) -> None:
         """Adds the molecule of a row; within `silence`."""
@@ -345,17 +330,23 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         chunk.add(record.line, molecule, columns, targets, places)
 
     def _read(self, row: RecordRow) -> WrittenMolecule:
-        """The molecule of a row with its SMILES; no places where the SMILES has the same order."""
+        """The molecule of a row with its SMILES; no places if the SMILES has the same order."""
+        written, smiles = None, row.text.strip()
         if row.molecule is not None:
             written = write_molecule(row.molecule, self.explicit_hydrogens)
-            _refuse_long(written.smiles)
+            smiles = written.smiles
+        if len(smiles) > LONGEST_SMILES:
+            raise RecordError(
+                f"the SMILES '{shortened(smiles)}' has {len(smiles):,} characters, and "
+                f"{LONGEST_SMILES:,} are read",
+                "Leave the record out, or set data.on_error=skip.",
+            )
+        if written is not None:
             return written
-        smiles = row.text.strip()
-        _refuse_long(smiles)
         return WrittenMolecule(read_in_silence(smiles, self.explicit_hydrogens), smiles, [])
 
     def _check_list_targets(self) -> None:
-        """Refuses options under which the values of a cell are not those of the graph's outputs."""
+        """Refuses options under which a cell's values do not belong to the graph's outputs."""
         clashes = {
             "target_columns": bool(self.columns.targets),
             "bond_target_columns": len({item.of for item in self.columns.list_targets}) > 1,
@@ -364,18 +355,9 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             "salts=strip": self.salts == "strip",
             "standardize": self.standardize != "none",
         }
-        found = [name for name, is_there in clashes.items() if is_there]
-        if found:
+        names = [name for name, is_set in clashes.items() if is_set]
+        if names:
             raise ConfigError(
                 f"{self.columns.measures}_target_columns cannot be read together with "
-                f"{' and '.join(found)}. Leave one of them out."
+                f"{' and '.join(names)}. Leave one of them out."
             )
-
-
-def _refuse_long(smiles: str) -> None:
-    if len(smiles) > LONGEST_SMILES:
-        raise RecordError(
-            f"the SMILES '{shortened(smiles)}' has {len(smiles):,} characters, and "
-            f"{LONGEST_SMILES:,} are read",
-            "Leave the record out, or set data.on_error=skip.",
-        )

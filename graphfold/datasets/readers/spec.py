@@ -1,4 +1,4 @@
-"""An adapter by name, with its options: what a config, a cache and a checkpoint say of it."""
+"""An adapter by name and options, as configs, caches and checkpoints describe it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AdapterSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self) -> Adapter:
-        """The adapter itself, built when first asked for; raises as `make_adapter` does."""
+        """The adapter, built at the first call; raises as `make_adapter` does."""
         return self._adapter
 
     @cached_property
@@ -36,7 +36,7 @@ class AdapterSpec:
         return make_adapter(self.name, **self.options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Name and options: another process builds an adapter of its own."""
+        """Name and options; another process builds its own adapter."""
         return {"name": self.name, "options": self.options}
 
 

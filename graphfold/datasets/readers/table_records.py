@@ -15,7 +15,13 @@ from torch import Tensor
 from graphfold.dag import GraphBuilder, TypedDAG
 from graphfold.dag.assemble import to_tensor
 from graphfold.dag.schema import Task
-from graphfold.datasets.adapter import Adapter, ManyGraphs, Record, read_records
+from graphfold.datasets.adapter import (
+    Adapter,
+    ManyGraphs,
+    Record,
+    read_records,
+    result_or_error,
+)
 from graphfold.datasets.files.table_columns import (
     TableTarget,
     TableWeight,
@@ -30,16 +36,16 @@ from graphfold.errors import ConfigError, RecordError
 
 @dataclass(frozen=True)
 class _Cut:
-    """A row: its record as the adapter of its kind has it, and the cells of its values."""
+    """A row: the cells of its values, and its record if it came from Python."""
 
     row: RecordRow
-    record: Record | None = None  # of an item from Python, which is no cell
+    record: Record | None = None
 
 
 class TableAdapter(Adapter):
     """Reads a table (see `open_table`) with a record in each row, and values of whole records.
 
-    The record is a text as it stands in a file of its kind: a tree in brackets, a sentence in
+    The record is a text in the format of its kind of file: a tree in brackets, a sentence in
     CoNLL-U, a SMILES. Its graph is that of the adapter of this kind, but for the targets: they are
     columns of the table, one value for a record. Targets of nodes are not read.
 
@@ -57,7 +63,7 @@ class TableAdapter(Adapter):
         options: options of the adapter of the records, such as {"binarize": true}.
 
     Raises:
-        ConfigError: if a column is asked for twice, or options contradict each other.
+        ConfigError: if a column is named twice, or options contradict each other.
     """
 
     reads_tables = True
@@ -109,13 +115,13 @@ class TableAdapter(Adapter):
         return (*super().code, *self.inner.code)
 
     def infer_options(self, paths: Sequence[Path]) -> Mapping[str, Any]:
-        """Names of classes, and what the records decide for their own adapter; see `Adapter`."""
-        found: dict[str, Any] = {}
+        """The names of classes, and the options that the records' adapter infers."""
+        options: dict[str, Any] = {}
         names = self.columns.class_names(map(open_table, paths))
         if names:
-            found["class_names"] = {**self.classes, **names}
+            options["class_names"] = {**self.classes, **names}
         if type(self.inner).infer_options is not Adapter.infer_options:
-            # It looks into a file of records: this one has the texts of all tables.
+            # It reads a file of records: this one has the texts of all tables.
             with tempfile.TemporaryDirectory() as folder:
                 texts = Path(folder) / "records"
                 with texts.open("w", encoding="utf-8") as file:
@@ -124,15 +130,15 @@ class TableAdapter(Adapter):
                         file.writelines(f"{row.text}\n\n" for row in rows if row.fault is None)
                 inferred = self.inner.infer_options([texts])
             if inferred:
-                found["options"] = {**self.options, **inferred}
-        return found
+                options["options"] = {**self.options, **inferred}
+        return options
 
     def notes(self, dag: TypedDAG) -> list[str]:
-        """Those of the adapter of the records."""
+        """The notes of the records' adapter."""
         return self.inner.notes(dag)
 
     def added_nodes(self, dag: TypedDAG) -> Tensor | None:
-        """Those of the adapter of the records."""
+        """The nodes that the records' adapter added."""
         return self.inner.added_nodes(dag)
 
     def without_targets(self) -> TableAdapter:
@@ -151,7 +157,7 @@ class TableAdapter(Adapter):
         return Record(1, _Cut(RecordRow(""), self.inner.record_of(item)))
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """The column of the records, where there is one; else what their adapter reads."""
+        """The column of the records if the table has it, else the columns of their adapter."""
         if self.columns.text in names:
             return [self.columns.text]
         return self.inner.item_columns(names)
@@ -167,42 +173,34 @@ class TableAdapter(Adapter):
         """All records at once, by their own adapter, and their values."""
         errors: dict[int, RecordError] = {}
         values: dict[int, dict[str, Any]] = {}
-        cut: dict[int, Record] = {}
+        inner: dict[int, Record] = {}
         for position, record in enumerate(records):
-            error = self._cut(record, position, cut, values)
-            if error is not None:
-                errors[position] = error
-        result = read_records(self.inner, Path(file), [*cut.values()], "skip")
-        positions = [*cut]
-        kept = [positions[number] for number in result.kept]
-        wrong = (position for position in positions if position not in {*kept})
+            cut = result_or_error(self._cut, record)
+            if isinstance(cut, RecordError):
+                errors[position] = cut
+            else:
+                inner[position], values[position] = cut
+        result = read_records(self.inner, Path(file), [*inner.values()], "skip")
+        positions = [*inner]
+        good = [positions[number] for number in result.kept]
+        bad = (position for position in positions if position not in {*good})
         errors |= {
             position: type(error)(error.fault, error.remedy)
-            for position, error in zip(wrong, result.skipped, strict=True)
+            for position, error in zip(bad, result.skipped, strict=True)
         }
-        return ManyGraphs(self._with_values(result.dag, [values[p] for p in kept]), errors)
+        return ManyGraphs(self._with_values(result.dag, [values[p] for p in good]), errors)
 
-    def _cut(
-        self,
-        record: Record,
-        position: int,
-        cut: dict[int, Record],
-        values: dict[int, dict[str, Any]],
-    ) -> RecordError | None:
-        """Adds the record of a row as its own adapter has it, and its values; or says why not."""
+    def _cut(self, record: Record) -> tuple[Record, dict[str, Any]]:
+        """The record of the inner adapter in a row, and the values of the row."""
         row: RecordRow = record.content.row
         if record.fault is not None or row.fault is not None:
-            return record.fault or RecordError(str(row.fault))
-        try:
-            of_row = {**self.columns.values(row), **self.columns.input_values(row)}
-            inner = record.content.record or self.inner.record_of(row.text)
-        except RecordError as error:
-            return error
-        cut[position], values[position] = replace(inner, line=record.line), of_row
-        return None
+            raise record.fault or RecordError(str(row.fault))
+        values = {**self.columns.values(row), **self.columns.input_values(row)}
+        inner = record.content.record or self.inner.record_of(row.text)
+        return replace(inner, line=record.line), values
 
     def _with_values(self, dag: TypedDAG, values: Sequence[Mapping[str, Any]]) -> TypedDAG:
-        """The graphs with the targets of the table in place of those of their adapter."""
+        """Replaces the targets of the graphs by the values of the table."""
         features = self.inner.schema.graph_features
         graph = {column.name: dag.columns["graph"][column.name] for column in features}
         dictionaries = dict(dag.dictionaries)

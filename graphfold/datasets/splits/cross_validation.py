@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from graphfold.datasets.splits.split import Split
 from graphfold.datasets.splits.split_ways import Keys, members
 from graphfold.errors import ConfigError, DataError
 
-#: Of the records outside of the test fold: that of the usual fractions, 0.8, 0.1 and 0.1.
+#: The share of val outside of the test fold, by the usual fractions 0.8, 0.1 and 0.1.
 VAL_SHARE = 1 / 9
 
 
@@ -22,10 +23,9 @@ def kfold_split(
     groups: Keys | None = None,
     val_share: float = VAL_SHARE,
 ) -> Split:
-    """One of k splits whose test parts are disjoint and together hold every record.
+    """One split of a cross-validation: a fold is test, a random share of the rest val.
 
-    Test is fold number `fold`. Of the other records a share, drawn at random, is val, and the rest
-    is train.
+    The folds are disjoint and together hold every record.
 
     Args:
         num_records: how many there are.
@@ -39,9 +39,8 @@ def kfold_split(
         ConfigError: if there are fewer than two folds, or no such fold.
         DataError: if there are fewer records or groups than folds.
     """
-    _check(num_folds, fold, num_folds)
-    folds = _folds(num_records, num_folds, groups, seed, 0)
-    return _split(folds, fold, val_share, seed, groups, "kfold")
+    split = repeated_kfold_split(num_records, 1, num_folds, fold, seed, groups, val_share)
+    return replace(split, method="kfold")
 
 
 def repeated_kfold_split(
@@ -53,10 +52,10 @@ def repeated_kfold_split(
     groups: Keys | None = None,
     val_share: float = VAL_SHARE,
 ) -> Split:
-    """As kfold, several times, the records drawn anew: 5 x 5 splits by default.
+    """One split of a repeated cross-validation: 5 repetitions of 5 folds by default.
 
-    Repetition `fold // num_folds` has fold `fold % num_folds` as test; the first one is that of
-    `kfold_split`. The field's guidelines compare models over such splits (Ash et al. 2025,
+    Repetition `fold // num_folds` has fold `fold % num_folds` as test; the first repetition is that
+    of `kfold_split`. Guidelines of the field compare models over such splits (Ash et al. 2025,
     https://doi.org/10.1021/acs.jcim.5c01609).
 
     Args:
@@ -74,17 +73,14 @@ def repeated_kfold_split(
     """
     if num_repeats < 1:
         raise ConfigError(f"num_repeats is {num_repeats}. Ask for at least 1.")
-    _check(num_folds, fold, num_repeats * num_folds)
-    repeat, fold = divmod(fold, num_folds)
-    folds = _folds(num_records, num_folds, groups, seed, repeat)
-    return _split(folds, fold, val_share, seed, groups, "repeated_kfold")
-
-
-def _check(num_folds: int, fold: int, num_splits: int) -> None:
     if num_folds < 2:
         raise ConfigError(f"num_folds is {num_folds}. Ask for at least 2: one is test.")
-    if not 0 <= fold < num_splits:
-        raise ConfigError(f"fold is {fold}. Give a number from 0 to {num_splits - 1}.")
+    if not 0 <= fold < num_repeats * num_folds:
+        most = num_repeats * num_folds - 1
+        raise ConfigError(f"fold is {fold}. Give a number from 0 to {most}.")
+    repeat, fold = divmod(fold, num_folds)
+    folds = _folds(num_records, num_folds, groups, seed, repeat)
+    return _split(folds, fold, val_share, seed, groups)
 
 
 def _folds(
@@ -104,7 +100,7 @@ def _folds(
 
 
 def _balanced(groups: Sequence[Sequence[int]], num_folds: int) -> list[np.ndarray]:
-    """Groups by size, descending, each to the smallest fold so far; equal ones as they come."""
+    """Groups by size, descending, each to the smallest fold so far; equal ones in their order."""
     folds: list[list[int]] = [[] for _ in range(num_folds)]
     for group in sorted(groups, key=len, reverse=True):
         min(folds, key=len).extend(group)
@@ -117,9 +113,8 @@ def _split(
     val_share: float,
     seed: int,
     groups: Keys | None,
-    method: str,
 ) -> Split:
-    """The split of one fold; groups of records that are drawn for val stay together."""
+    """The split of one fold; groups of records are not divided."""
     rest = np.sort(np.concatenate([part for number, part in enumerate(folds) if number != fold]))
     keys: Keys = range(len(rest)) if groups is None else [groups[record] for record in rest]
     wanted = max(round(val_share * len(rest)), 1) if val_share else 0
@@ -130,7 +125,8 @@ def _split(
         f"to choose and calibrate the model by: {val_share:.0%}, as data.fractions says."
     ]
     parts = [np.setdiff1d(rest, val), val, folds[fold]]
-    return Split.of_parts(parts, method, notes if wanted else ["There is no val part."])
+    notes = notes if wanted else ["There is no val part."]
+    return Split.of_parts(parts, "repeated_kfold", notes)
 
 
 def _draw(groups: Sequence[Sequence[int]], wanted: int, seed: int) -> list[int]:

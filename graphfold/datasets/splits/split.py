@@ -1,4 +1,4 @@
-"""Split: which record is trained on, which one chooses the model, which one measures it."""
+"""Split: the records of the parts train, val and test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphfold.errors import ConfigError, DataError
 
 
 class FileState(NamedTuple):
-    """The state of one of the files that a split divides."""
+    """The state of a file that a split divides."""
 
     path: str
     content: str  # sha256 of what was read
@@ -34,7 +34,7 @@ class Split:
     test: Tensor  # [num_test] int64, increasing
     method: str
     files: tuple[FileState, ...] = ()
-    notes: tuple[str, ...] = ()  # what the user should know of how it was made
+    notes: tuple[str, ...] = ()  # sentences for the user
 
     @staticmethod
     def of_parts(parts: Sequence[Any], method: str, notes: Sequence[str] = ()) -> Split:
@@ -42,8 +42,8 @@ class Split:
 
         Args:
             parts: three arrays, tensors or lists of numbers.
-            method: how it was made.
-            notes: what the user should know of that.
+            method: the name of the split.
+            notes: sentences for the user.
         """
         train, val, test = (
             torch.from_numpy(np.sort(np.asarray(part, dtype=np.int64))) for part in parts
@@ -94,7 +94,7 @@ class Split:
             ) from error
 
     def check_files(self, files: Sequence[FileState]) -> None:
-        """Refuses files that are not those which the split divides.
+        """Refuses files that differ from the files of the split.
 
         Raises:
             DataError: if one of them changed, or there are more or fewer.
@@ -143,6 +143,6 @@ def _of_digits(parts: str) -> list[Tensor]:
 
 
 def everything_is_test(num_records: int) -> Split:
-    """All records to be scored, none to train on."""
+    """A split with all records in test."""
     none = torch.empty(0, dtype=torch.int64)
     return Split(none, none, torch.arange(num_records), "all")

@@ -1,4 +1,4 @@
-"""Splits by name, and what they need to know of the records: labels, scaffolds, files."""
+"""Splits by name, and the facts of records that they use: labels, scaffolds, files."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ class Records:
 
     @property
     def given(self) -> list[str | None]:
-        """[num_records] the part of each: as its own row says, else its file; None where unsaid."""
+        """[num_records] the part in the split column, else the part of the file; None without."""
         pairs = zip(self.parts, self.counts, strict=True)
         parts = [part for part, count in pairs for _ in range(count)]
         if ("graph", PART) not in self.facts.dictionaries:
             return parts
-        own = self.facts.strings("graph", PART)
-        return [mine or part for mine, part in zip(own, parts, strict=True)]
+        column = self.facts.strings("graph", PART)
+        return [cell or part for cell, part in zip(column, parts, strict=True)]
 
 
-#: Divides records; every one is to be in exactly one part.
+#: Divides records; each must be in exactly one part.
 SplitFunction: TypeAlias = Callable[[Records, DataSettings], Split]
 
 #: The splits by name.
@@ -121,10 +121,10 @@ READERS: Mapping[str, Sequence[str]] = {
 
 
 def check_split(settings: DataSettings) -> None:
-    """Checks the names of split and groups, and that the split reads what is set for it.
+    """Checks the names of split and groups, and the settings of splits.
 
     Raises:
-        ConfigError: with the nearest name if there is none; or for a setting of another split.
+        ConfigError: for an unknown name, or a setting that the split does not read.
     """
     name, groups = settings.split, (NONE, *GROUPINGS)
     if name is not None and not is_path(name) and name not in SPLITS:
@@ -140,12 +140,12 @@ def check_split(settings: DataSettings) -> None:
     _refuse_unread(settings, name or "random")
 
 
-def check_parts_given(settings: DataSettings, option: str | None) -> None:
-    """Refuses a split that would divide anew what the user has divided.
+def check_assigned_parts(settings: DataSettings, option: str | None) -> None:
+    """Refuses a split other than "given" if the user assigns records to parts.
 
     Args:
         settings: the settings.
-        option: the option that says which part a record is in, see `DataSource.divided_by`.
+        option: the option that assigns them, see `DataSource.divided_by`.
 
     Raises:
         ConfigError: if the split does not read that option.
@@ -170,17 +170,17 @@ def _refuse_unread(settings: DataSettings, name: str) -> None:
 
 
 def _given(records: Records, settings: DataSettings) -> Split:
-    """The parts that are given; the fractions only say how much of train becomes val."""
-    given, fractions = records.given, settings.fractions
-    if "val" in given:
+    """The parts of the source; of the fractions only the share of val in train is read."""
+    parts, fractions = records.given, settings.fractions
+    if "val" in parts:
         remedy = "Leave the val part out"
         beside = "data.split=given and a val part"
         refuse_unread("data.fractions", fractions, DataSettings.fractions, beside, remedy)
-    return given_split(given, [1] * len(records), fractions, settings.seed)
+    return given_split(parts, [1] * len(records), fractions, settings.seed)
 
 
 def _val_share(settings: DataSettings) -> float:
-    """The share of the records that are not test which is val."""
+    """The share of val in the records outside of test."""
     train, val, _ = check_fractions(settings.fractions)
     return val / (train + val)
 
@@ -189,22 +189,21 @@ def find_split(name: str) -> SplitFunction:
     """The split of a name in `SPLITS`, or at a dotted path.
 
     Raises:
-        ConfigError: if there is no function.
+        ConfigError: if no such function exists.
     """
     if name in SPLITS:
         return SPLITS[name]
     module, attribute = import_home(name, f"data.split={name}")
-    found = getattr(module, attribute, None)
-    if not callable(found):
+    function: SplitFunction | None = getattr(module, attribute, None)
+    if not callable(function):
         raise ConfigError(f"data.split={name}: there is no such function. Correct the path.")
     try:
-        inspect.signature(found).bind(None, None)
+        inspect.signature(function).bind(None, None)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"data.split={name} cannot be called with records and settings ({error}). Write "
             "def split(records, settings), or name another function."
         ) from error
-    function: SplitFunction = found
     return function
 
 
@@ -241,20 +240,19 @@ def labels_of(dag: TypedDAG, name: str | None) -> Tensor:
         name: the column; None for the only target of integers.
 
     Raises:
-        ConfigError: if there is no such column, or several could be meant, or it holds measurements
-            and not labels.
+        ConfigError: if there is no such column, several are possible, or it holds measurements.
     """
     graph_columns = {c.name: "graph" for c in dag.schema.spaces()["graph"] if not c.shape}
     node_targets = {c.name: "node" for c in dag.schema.node_targets if not c.shape}
-    known = {**node_targets, **graph_columns}
+    columns = {**node_targets, **graph_columns}
     if name is None:
         name = _only_label(dag)
-    if name not in known:
+    if name not in columns:
         raise ConfigError(
-            f"data.stratify_by is '{name}', which no record has.{did_you_mean(name, known)} Use "
-            f"one of {', '.join(known) or 'none'}."
+            f"data.stratify_by is '{name}', which no record has.{did_you_mean(name, columns)} Use "
+            f"one of {', '.join(columns) or 'none'}."
         )
-    if known[name] == "graph":
+    if columns[name] == "graph":
         values = dag.graph_column(name)
     else:
         values = dag.node_targets[name][dag.output_index[dag.output_ptr[:-1]]]

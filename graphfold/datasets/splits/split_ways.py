@@ -1,6 +1,6 @@
-"""The ways to split records: at random, by label, by scaffold or cluster, as given.
+"""Functions that split records: at random, by label, by scaffold or cluster, as given.
 
-Records of one group, which a key tells, stay in one part.
+Records with equal keys are a group, which is not divided.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphfold.errors import ConfigError, DataError
 #: [num_records] records with equal keys are one group.
 Keys: TypeAlias = Sequence[Hashable]
 
-#: Every record by itself.
+#: The option for no groups.
 NONE = "none"
 
 
@@ -64,7 +64,7 @@ def group_keys(dag: TypedDAG, name: str) -> Keys | None:
     """The key of each record; None for no groups.
 
     Raises:
-        ConfigError: if the graphs are no molecules: they lack the string `smiles`.
+        ConfigError: if the graphs are no molecules, so that they lack the string `smiles`.
     """
     return None if name == NONE else GROUPINGS[name](dag)
 
@@ -155,18 +155,18 @@ def scaffold_split(scaffolds: Sequence[str], fractions: Fractions) -> Split:
 def butina_split(clusters: Sequence[int], fractions: Fractions) -> Split:
     """Similar molecules together, Butina clusters: the largest in train, rare ones in test.
 
-    As `scaffold_split`, with clusters in place of scaffolds; see
+    It equals `scaffold_split` with clusters in place of scaffolds; see
     `graphfold.datasets.molecules.structure_splits`.
     """
     return _largest_first(clusters, fractions, "butina")
 
 
 def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed: int) -> Split:
-    """As `scaffold_split`, but groups come in random order.
+    """Molecules of one scaffold together, the groups in random order.
 
-    Groups larger than half of val or test come first, so that they land in train (Yang et al. 2019,
-    https://arxiv.org/abs/1904.01561, and its program chemprop); difference: among them, those that
-    val or test could not hold at all come before the others.
+    Groups larger than half of val or test come first, so that they are in train (Yang et al. 2019,
+    https://arxiv.org/abs/1904.01561, and its program chemprop); difference: of these, groups larger
+    than val or test come before the others.
     """
     return _balanced(scaffolds, fractions, seed, "scaffold_balanced")
 
@@ -174,12 +174,12 @@ def scaffold_balanced_split(scaffolds: Sequence[str], fractions: Fractions, seed
 def given_split(
     parts: Sequence[str | None], counts: Sequence[int], fractions: Fractions, seed: int
 ) -> Split:
-    """The split of the source. Where it gives no val, a random share of train becomes val.
+    """The split of the source; without a val part a random share of train becomes val.
 
     Args:
-        parts: the part that each file is.
+        parts: the part of each file.
         counts: how many records each file has.
-        fractions: their val / (train + val) is the share of train that becomes val.
+        fractions: val / (train + val) is the share of train that becomes val.
         seed: of that choice.
 
     Raises:
@@ -188,9 +188,9 @@ def given_split(
     part = np.repeat([name or "none" for name in parts], counts)
     train, val, test = (np.flatnonzero(part == name) for name in PARTS)
     if not len(train) or "none" in part:
-        given = ", ".join(name for name in PARTS if name in part) or "none"
+        present = ", ".join(name for name in PARTS if name in part) or "none"
         raise DataError(
-            f"data.split=given needs files for train, but the parts given are: {given}. Use "
+            f"data.split=given needs files for train, but the parts given are: {present}. Use "
             "data.split=random (or stratified, scaffold, scaffold_balanced, butina, kfold), name a "
             "file for train in data.path, or set data.split_column for a table that says train, "
             "val or test.",

@@ -1,4 +1,4 @@
-"""The cache folder, where stored copies, corpora that are made and compiled code are kept."""
+"""The cache folder of stored copies, generated corpora and compiled code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def storing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"{folder}: nothing can be stored there ({error.strerror or error}). Set "
+        raise DataError.in_file(
+            folder,
+            f"nothing can be stored there ({error.strerror or error}). Set "
             "data.cache_dir to a folder with space that you may write to.",
-            path=str(folder),
         ) from error

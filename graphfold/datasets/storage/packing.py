@@ -1,11 +1,11 @@
-"""Packing: files are read through their adapters once, and from stored copies ever after."""
+"""Packing: a file is read through its adapter once, and from its stored copy afterwards."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,8 +30,8 @@ from graphfold.errors import DataError, LeftOut, RecordError, count_of
 from graphfold.files import locked
 from graphfold.progress import shown
 
-#: The version of the layout of stored graphs; another one is read from the input again.
-STORAGE_FORMAT = 7
+#: The version of the layout of stored graphs; copies of other versions are made again.
+STORAGE_FORMAT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class PackedCorpus:
     Args:
         path: the file that was read.
         dag: its usable graphs, in file order, mapped into memory.
-        skipped: why the other records are not among them.
-        content: the sha256 of the input (see `fingerprint.content_hash`).
+        skipped: an error for each other record.
+        content: the sha256 of the input (see `content_hash`).
         stored: the folder of the stored copy.
     """
 
@@ -58,12 +58,12 @@ class _Source:
     """A file to pack.
 
     Args:
-        adapter: what reads it.
+        adapter: the adapter that reads it.
         path: the file or folder.
         copies: the beginning of the paths of its stored copies, old and new.
-        stored: the folder of the copy that is up to date.
+        stored: the folder of the current copy.
         content: its sha256.
-        states: those of its files before they were hashed.
+        states: the states of its files before they were hashed.
     """
 
     adapter: Adapter
@@ -101,12 +101,12 @@ def pack_files(
     on_error: str = "raise",
     num_workers: int | None = None,
 ) -> list[PackedCorpus]:
-    """The graphs of each file: from its stored copy if that is up to date, else read and stored.
+    """The graphs of each file: from its current stored copy, else read and stored.
 
-    The name of a copy says what it depends on: the content of the input, the adapter (its code,
-    options and libraries) and the storage format. It is written beside and renamed; copies that
-    are out of date are removed then. Of several processes that pack the same file at once, one
-    does and the others wait for it. Files that were packed before the work was interrupted stay.
+    The name of a copy ends in a hash of the content of the input, the adapter (its code, options
+    and libraries) and the storage format. A copy is written beside and renamed, and out-of-date
+    copies are removed. Of several processes that pack the same file at once, one does and the
+    others wait for it. After an interruption the files that were packed before it stay.
 
     Args:
         files: for each the adapter with its options, and the file or folder.
@@ -116,8 +116,8 @@ def pack_files(
 
     Raises:
         ConfigError: if there is no such adapter or option.
-        DataError: if the input cannot be read as a whole or changes meanwhile, or nothing can be
-            stored.
+        DataError: if the input cannot be read as a whole or changes while it is read, or nothing
+            can be stored.
         RecordError: for the first bad record, with its line, under "raise".
     """
     sources = [_Source.of(spec, path, cache_dir) for spec, path in files]
@@ -127,16 +127,16 @@ def pack_files(
     return [_read_back(source, on_error) for source in sources]
 
 
-def refuse_empty(path: Path, found: Sequence[PackedCorpus | ReadResult]) -> None:
-    """Raises DataError if none of the files has a usable record, with the first bad one.
+def refuse_empty(path: Path, results: Sequence[PackedCorpus | ReadResult]) -> None:
+    """Raises DataError if no file has a usable record; it quotes the first bad one.
 
     Args:
         path: the first file.
-        found: what was found in each file.
+        results: the graphs of each file.
     """
-    if any(result.dag.num_graphs for result in found):
+    if any(result.dag.num_graphs for result in results):
         return
-    skipped = [error for result in found for error in result.skipped]
+    skipped = [error for result in results for error in result.skipped]
     bad = [error for error in skipped if not isinstance(error, LeftOut)]
     first, remedy = "", "Correct the file, or the options of its adapter."
     if bad:
@@ -144,10 +144,10 @@ def refuse_empty(path: Path, found: Sequence[PackedCorpus | ReadResult]) -> None
     elif skipped:
         first = f" The first one is {skipped[0].place_and_fault}."
         remedy = skipped[0].remedy or remedy
-    raise DataError(
-        f"{path}: no usable record is left; {count_of(len(skipped), 'record')} "
+    raise DataError.in_file(
+        path,
+        f"no usable record is left; {count_of(len(skipped), 'record')} "
         f"{'was' if len(skipped) == 1 else 'were'} left out.{first} {remedy}",
-        path=str(path),
     )
 
 
@@ -167,33 +167,30 @@ def _store_all(sources: Sequence[_Source], on_error: str, num_workers: int | Non
                 lock.close()
 
     doing = f"packing {sources[0].path.name}" if len(sources) == 1 else "packing files"
-    known = {(source.adapter, source.path): source for source in sources}
+    source_of = {(source.adapter, source.path): source for source in sources}
     with ExitStack() as stack:
-        pieces = shown(read_chunks(chunks(), on_error, num_workers), doing, _num_records)
+        results = read_chunks(chunks(), on_error, num_workers)
+        pieces = shown(results, doing, lambda piece: len(piece[0].records))
         for file, group in groupby(pieces, lambda piece: (piece[0].adapter, piece[0].path)):
-            source = known[file]
+            source = source_of[file]
             _store(source, (result for _, result in group))
             locks[source.stored].close()
 
 
-def _num_records(piece: tuple[Chunk, ReadResult]) -> int:
-    return len(piece[0].records)
-
-
 def _store(source: _Source, results: Iterator[ReadResult]) -> None:
-    """Writes a copy beside the others and renames it; old ones, and what was left, are removed."""
+    """Writes a copy beside the others and renames it; removes old and unfinished ones."""
     folder, name = source.stored.parent, source.copies.name
     with storing(folder):
         for leftover in folder.glob(f".packing-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         growing = tempfile.TemporaryDirectory(prefix=f".packing-{name}-", dir=folder)
     with growing, ExitStack() as stack:
-        whole, skipped = Path(growing.name) / "whole", list[dict[str, Any]]()
+        copy, skipped = Path(growing.name) / "copy", list[list[Any]]()
         with storing(folder):
-            whole.mkdir()
-            writer = stack.enter_context(StoreWriter(source.adapter.schema, whole))
+            copy.mkdir()
+            writer = stack.enter_context(StoreWriter(source.adapter.schema, copy))
         for result in results:
-            skipped += map(_to_dict, result.skipped)
+            skipped += map(_facts, result.skipped)
             with storing(folder):
                 writer.append(result.dag)
         refuse_change(source.states, input_states(source.adapter, [source.path]))
@@ -201,16 +198,16 @@ def _store(source: _Source, results: Iterator[ReadResult]) -> None:
             writer.finish(path=str(source.path), content=source.content, skipped=skipped)
             for old in folder.glob(f"{name}-*.graphs"):
                 shutil.rmtree(old)
-            os.rename(whole, source.stored)
+            os.rename(copy, source.stored)
 
 
 def _read_back(source: _Source, on_error: str) -> PackedCorpus:
     corpus = _load(source)
     if corpus is None:
-        raise DataError(
-            f"{source.stored}: the stored copy cannot be read back. Check the disk, or set "
+        raise DataError.in_file(
+            source.stored,
+            "the stored copy cannot be read back. Check the disk, or set "
             "data.cache_dir to another folder.",
-            path=str(source.stored),
         )
     for error in corpus.skipped if on_error == "raise" else ():
         if not isinstance(error, LeftOut):
@@ -222,26 +219,20 @@ def _load(source: _Source) -> PackedCorpus | None:
     """The stored copy, or None if it is absent or damaged."""
     path, stored = source.path, source.stored
     try:
-        found = read_manifest(stored)
+        manifest = read_manifest(stored)
         dag = open_graphs(stored, source.adapter.schema, (str(path),))
-        skipped = tuple(_from_dict(item, found["path"], path) for item in found["skipped"])
+        skipped = tuple(_error(facts, manifest["path"], path) for facts in manifest["skipped"])
     except (OSError, ValueError, KeyError):
         return None
     return PackedCorpus(path, dag, skipped, source.content, stored)
 
 
-def _to_dict(error: RecordError) -> dict[str, Any]:
-    return {
-        "left_out": isinstance(error, LeftOut),
-        "fault": error.fault,
-        "remedy": error.remedy,
-        "path": error.path,
-        "line": error.line,
-    }
+def _facts(error: RecordError) -> list[Any]:
+    return [isinstance(error, LeftOut), error.fault, error.remedy, error.path, error.line]
 
 
-def _from_dict(item: Mapping[str, Any], old_path: str, path: Path) -> RecordError:
-    """A stored reason, which names the input as the caller does now."""
-    kind = LeftOut if item["left_out"] else RecordError
-    place = str(path) if item["path"] == old_path else item["path"]
-    return kind(item["fault"], item["remedy"], place, item["line"])
+def _error(facts: Sequence[Any], old_path: str, path: Path) -> RecordError:
+    """A stored error, with the path that the caller gives the input now."""
+    is_left_out, fault, remedy, place, line = facts
+    kind = LeftOut if is_left_out else RecordError
+    return kind(fault, remedy, str(path) if place == old_path else place, line)

@@ -1,4 +1,4 @@
-"""Reads whole files through their adapters: chunk by chunk, in several processes."""
+"""Reads files through their adapters: chunk by chunk, in several processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from graphfold.errors import DataError, GraphfoldError
 #: Records per chunk: small enough to share out a small corpus, large enough to be worth a trip.
 CHUNK_SIZE = 256
 
-#: Where Linux says how much time on cores a container has: "200000 100000" is that of two cores.
+#: The file of Linux with a container's share of the cores: "200000 100000" stands for two.
 CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -37,7 +37,7 @@ class Chunk:
     """Records of a file that are read together.
 
     Args:
-        adapter: what understands them.
+        adapter: the adapter of the file.
         path: the file.
         records: the records.
     """
@@ -47,20 +47,16 @@ class Chunk:
     records: list[Record]
 
 
-def cut_file(
-    adapter: Adapter, path: Path, records: Iterator[Record] | None = None, size: int = CHUNK_SIZE
-) -> Iterator[Chunk]:
-    """The chunks of a file; of one without records an empty chunk.
+def cut_file(adapter: Adapter, path: Path, size: int = CHUNK_SIZE) -> Iterator[Chunk]:
+    """The chunks of a file; of a file without records one empty chunk.
 
     Args:
-        adapter: what understands the file.
+        adapter: the adapter of the file.
         path: the file.
-        records: its records; None to cut them here.
         size: how many records a chunk has.
     """
-    records = adapter.records(path) if records is None else records
-    some = list(islice(records, size))
-    yield Chunk(adapter, path, some)
+    records = adapter.records(path)
+    yield Chunk(adapter, path, list(islice(records, size)))
     while some := list(islice(records, size)):
         yield Chunk(adapter, path, some)
 
@@ -85,8 +81,8 @@ def read_chunks(
         RecordError: for a bad record under "raise".
     """
     workers = available_cores() if num_workers is None else num_workers
-    # What ends the chunks is raised in its turn: after a bad record that stands before it.
-    following = _until_it_breaks_off(chunks)
+    # An error that ends the chunks is raised in its turn: after a bad record that stands before it.
+    following = _with_error(chunks)
     ahead = list(islice(following, 2))
     every = chain(ahead, following)
     if workers == 0 or len(ahead) < 2:
@@ -111,7 +107,8 @@ def read_chunks(
         executor.shutdown(wait=not waiting, cancel_futures=True)
 
 
-def _until_it_breaks_off(chunks: Iterator[Chunk]) -> Iterator[Chunk | GraphfoldError]:
+def _with_error(chunks: Iterator[Chunk]) -> Iterator[Chunk | GraphfoldError]:
+    """The chunks, and as the last item the error that ends them, if any."""
     try:
         yield from chunks
     except GraphfoldError as error:
@@ -119,9 +116,9 @@ def _until_it_breaks_off(chunks: Iterator[Chunk]) -> Iterator[Chunk | GraphfoldE
 
 
 def _pickled(chunk: Chunk, on_error: str) -> bytes:
-    """A worker's input, without cells of rows and bytes of the file, which are written back here.
+    """The input of a worker, without the cells and bytes of records, which it does not need.
 
-    It is pickled here, since a failure in the executor's own thread may stop it.
+    It is pickled here, since a failure in the executor's thread may stop the executor.
 
     Raises:
         DataError: if the adapter or a record cannot be pickled.
@@ -130,11 +127,11 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
     try:
         return pickle.dumps((chunk.adapter, chunk.path, records, on_error))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise DataError(
-            f"{chunk.path}: {type(chunk.adapter).__name__} or its records cannot be sent to other "
+        raise DataError.in_file(
+            chunk.path,
+            f"{type(chunk.adapter).__name__} or its records cannot be sent to other "
             f"processes ({error}). Set data.num_workers=0, or keep lambdas, open files and locks "
             "out of them.",
-            path=str(chunk.path),
         ) from error
 
 
@@ -147,20 +144,20 @@ def _read(pickled: bytes) -> tuple[Any, ...]:
 
 def _received(chunk: Chunk, future: Future[tuple[Any, ...]]) -> tuple[Chunk, ReadResult]:
     try:
-        arrays, dictionaries, files, skipped, kept = future.result()
+        arrays, dictionaries, files, skipped, positions = future.result()
     except BrokenProcessPool as error:
-        raise DataError(
-            f"{chunk.path}: a process that was reading it died; it may have run out of memory. "
+        raise DataError.in_file(
+            chunk.path,
+            "a process that was reading it died; it may have run out of memory. "
             "Free memory, or read it on fewer cores.",
-            path=str(chunk.path),
         ) from error
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     dag = from_arrays(chunk.adapter.schema, tensors, dictionaries, files)
-    return chunk, ReadResult(dag, skipped, kept)
+    return chunk, ReadResult(dag, skipped, positions)
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use: in a container, its share of them."""
+    """The number of cores that this process may use; in a container its share."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     cores = len(os.sched_getaffinity(0))
@@ -180,12 +177,12 @@ def _start_worker() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent answers them for all
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
-    gc.freeze()  # the collector need not look at what the parent has
+    gc.freeze()  # the collector passes over the parent's objects
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Ends this worker when its parent is gone, even by kill -9."""
+    """Ends this worker when its parent has ended, even by kill -9."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,10 +1,10 @@
 """Stored graphs: the tensors of a `TypedDAG`, each in a file that is mapped into memory.
 
-A stored copy is a folder. Each tensor is an `.npy` file of all graphs, and so are the pointers that
-say where the rows of each graph begin. The strings of a column of codes are two of them, as Arrow
-has them: where each string begins, and their UTF-8. `manifest.json` names the files and is written
-last. So a copy is opened as the `TypedDAG` it is, of whatever size; what is read of it is what
-`select` picks, and the system keeps it in memory as long as there is room.
+A stored copy is a folder. Each tensor is an `.npy` file of all graphs, and so are the pointers to
+the first row of each graph. The strings of a column of codes are two files, as in Arrow: where each
+string begins, and their UTF-8. `manifest.json` names the files and is written last. A copy is
+opened as a `TypedDAG` without being read: `select` reads the graphs that it picks, and the system
+caches them while it has memory.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Key = tuple[str, str]
 
 MANIFEST = "manifest.json"
 
-#: Strings of a column that are held in memory: as many are compared to find equal ones.
+#: The most strings of a column that are held in memory and compared with new ones.
 MOST_STRINGS = 1 << 17
 
-#: Strings that are read at a time where all of them are.
+#: Strings that are decoded at a time.
 _CHUNK = 1 << 16
 
 
 def to_arrays(dag: TypedDAG) -> dict[str, Array]:
-    """Every tensor of some graphs by name, and as `rows:SPACE` where the rows of each begin."""
+    """The tensors of some graphs by name, and as `rows:SPACE` the pointers to their rows."""
     tensors = {name: getattr(dag, name) for name in TENSORS}
     for name, relation in dag.relations.items():
         tensors |= {f"ptr:{name}": relation.ptr, f"index:{name}": relation.index}
@@ -60,7 +60,7 @@ def from_arrays(
     dictionaries: Mapping[Key, Sequence[str]],
     files: tuple[str, ...],
 ) -> TypedDAG:
-    """The graphs that `to_arrays` was given; their tensors are those of `arrays`.
+    """The inverse of `to_arrays`; the graphs share the tensors of `arrays`.
 
     Args:
         schema: of the graphs.
@@ -68,10 +68,10 @@ def from_arrays(
         dictionaries: the strings of the columns of codes.
         files: what `origin` refers to.
     """
-    own: dict[str, Any] = {name: arrays[name] for name in TENSORS}
+    tensors: dict[str, Any] = {name: arrays[name] for name in TENSORS}
     dag = TypedDAG(
         schema,
-        **own,
+        **tensors,
         num_graphs=len(arrays["origin"]),
         columns={
             space: {column.name: arrays[f"{space}/{column.name}"] for column in columns}
@@ -142,7 +142,7 @@ class StoreWriter:
         (self._folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
     def _point(self, name: str, pointers: Array) -> None:
-        """Adds pointers, whose first is the last one before."""
+        """Adds pointers; the first of them coincides with the last one before."""
         begin = self._last.get(name)
         self._write(name, pointers if begin is None else pointers[1:] + begin)
         self._last[name] = int(pointers[-1]) + (begin or 0)
@@ -159,21 +159,22 @@ class StoreWriter:
         self._rows[name] += len(array)
 
     def _recoded(self, name: str, codes: Array, words: Sequence[str]) -> Array:
-        """Codes of the strings of all chunks, from those of one; -1 stays. New ones are added."""
-        known = self._codes[name]
+        """Translates codes of a chunk into codes of the whole copy, and writes new strings."""
+        code_of = self._codes[name]
         count = self._rows.get(f"begin {name}", 1) - 1
-        new: list[bytes] = []
+        new: list[str] = []
         lookup = np.full(len(words) + 1, -1)  # the last entry answers for -1, a missing value
         for number, word in enumerate(words):
-            code = known.get(word)
+            code = code_of.get(word)
             if code is None:
                 code = count + len(new)
-                new.append(word.encode("utf-8", "surrogatepass"))
-                if len(known) < MOST_STRINGS:
-                    known[word] = code
+                new.append(word)
+                if len(code_of) < MOST_STRINGS:
+                    code_of[word] = code
             lookup[number] = code
-        self._point(f"begin {name}", run_pointers(np.array([len(word) for word in new], np.int64)))
-        self._write(f"text {name}", np.frombuffer(b"".join(new), np.uint8))
+        begin, text = _encoded(new)
+        self._point(f"begin {name}", begin)
+        self._write(f"text {name}", text)
         recoded: Array = lookup[codes]
         return recoded
 
@@ -182,7 +183,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The facts of a stored copy.
 
     Raises:
-        OSError: if there is none.
+        OSError: if the copy is absent.
         ValueError: if it is no JSON.
     """
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
@@ -190,7 +191,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def open_graphs(folder: Path, schema: Schema, files: tuple[str, ...]) -> TypedDAG:
-    """The graphs of a stored copy, mapped into memory. Who has them open keeps them.
+    """The graphs of a stored copy, mapped into memory; they survive its removal.
 
     Args:
         folder: the copy.
@@ -198,8 +199,8 @@ def open_graphs(folder: Path, schema: Schema, files: tuple[str, ...]) -> TypedDA
         files: the name of the file that they were read from.
 
     Raises:
-        OSError: if there is no copy.
-        ValueError, KeyError: if it is not whole.
+        OSError: if the copy is absent.
+        ValueError, KeyError: if it is incomplete.
     """
     names = read_manifest(folder)["files"]
     arrays = {name: _mapped(folder / f"{number}.npy") for number, name in enumerate(names)}
@@ -226,7 +227,7 @@ def size_of(folder: Path) -> int:
 
 
 class Texts(Sequence[str]):
-    """Strings that stay in their files, those of several files one after the other.
+    """Strings that stay in their files; several files count as one sequence.
 
     Args:
         parts: of each file [num_strings + 1] where each string begins, and [num_bytes] their UTF-8.
@@ -260,7 +261,7 @@ class Texts(Sequence[str]):
 
 
 class GraphCorpus:
-    """The graphs of several files as one corpus, of which any can be selected.
+    """The graphs of several files as one corpus.
 
     Args:
         parts: the graphs of each file, at least one.
@@ -288,17 +289,17 @@ class GraphCorpus:
         return int(self._first[-1])
 
     def map(self, function: Callable[[TypedDAG], TypedDAG]) -> GraphCorpus:
-        """The same corpus of other columns: `function` changes no nodes and no edges."""
+        """A corpus with other columns; `function` changes no nodes and no edges."""
         other = copy(self)
-        other.parts = [_with_rows_of(part, function(part)) for part in self.parts]
+        other.parts = [_with_row_ptrs(part, function(part)) for part in self.parts]
         return other
 
     def whole(self) -> TypedDAG:
-        """All graphs; those of several files are brought into memory."""
+        """All graphs as one `TypedDAG`; several files are read into memory."""
         return self.parts[0] if len(self.parts) == 1 else collate(self.parts)
 
     def facts(self) -> TypedDAG:
-        """All graphs without their nodes: the columns of whole graphs, and where they come from."""
+        """All graphs without their nodes: the columns and origins of whole graphs."""
         return collate([without_nodes(part) for part in self.parts])
 
     def select(self, graphs: Tensor | Sequence[int]) -> TypedDAG:
@@ -308,13 +309,13 @@ class GraphCorpus:
         numbers = np.asarray(graphs, dtype=np.int64).reshape(-1)
         part_of = np.searchsorted(self._first, numbers, side="right") - 1
         order = part_of.argsort(kind="stable")
-        found = [
+        dags = [
             select(self.parts[part], torch.from_numpy(numbers[part_of == part] - self._first[part]))
             for part in np.unique(part_of)
         ]
-        if not found:
+        if not dags:
             return select(self.parts[0], [])
-        dag = found[0] if len(found) == 1 else collate(found)
+        dag = dags[0] if len(dags) == 1 else collate(dags)
         is_sorted = bool((np.diff(part_of) >= 0).all())
         return dag if is_sorted else select(dag, torch.from_numpy(order.argsort()))
 
@@ -338,7 +339,7 @@ def without_nodes(dag: TypedDAG) -> TypedDAG:
 
 
 def _with_common_strings(parts: Sequence[TypedDAG]) -> list[TypedDAG]:
-    """The same graphs with the same names of files, and strings whose codes mean the same."""
+    """Gives the graphs of several files one list of files, and one code for each string."""
     dictionaries: dict[Key, Sequence[str]] = {}
     files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     columns = [{space: dict(group) for space, group in p.columns.items()} for p in parts]
@@ -348,37 +349,43 @@ def _with_common_strings(parts: Sequence[TypedDAG]) -> list[TypedDAG]:
             dictionaries[key] = tuple(dict.fromkeys(chain.from_iterable(words)))
             recoded = [recode(part, {key: dictionaries[key]}).columns for part in parts]
         else:
-            texts = Texts([pair for some in words for pair in _texts(some).parts])
-            dictionaries[key] = texts
-            begins = run_pointers(np.array([len(some) for some in words])).tolist()
+            dictionaries[key] = Texts(
+                [
+                    pair
+                    for strings in words
+                    for pair in (
+                        strings.parts if isinstance(strings, Texts) else [_encoded(strings)]
+                    )
+                ]
+            )
+            begins = run_pointers(np.array([*map(len, words)])).tolist()
             recoded = [
                 {key[0]: {key[1]: torch.where(codes < 0, codes, codes + begin)}}
                 for part, begin in zip(parts, begins, strict=False)
                 for codes in [part.columns[key[0]][key[1]]]
             ]
-        for own, other in zip(columns, recoded, strict=True):
-            own[key[0]][key[1]] = other[key[0]][key[1]]
-    found = []
-    for part, own in zip(parts, columns, strict=True):
+        for target, source in zip(columns, recoded, strict=True):
+            target[key[0]][key[1]] = source[key[0]][key[1]]
+    dags = []
+    for part, group in zip(parts, columns, strict=True):
         names = torch.tensor([*map(files.index, part.files), -1])
         origin = torch.cat([names[part.origin[:, :1]], part.origin[:, 1:]], dim=1)
-        dag = replace(part, columns=own, dictionaries=dictionaries, files=files, origin=origin)
-        found.append(_with_rows_of(part, dag))
-    return found
+        dag = replace(part, columns=group, dictionaries=dictionaries, files=files, origin=origin)
+        dags.append(_with_row_ptrs(part, dag))
+    return dags
 
 
-def _with_rows_of(known: TypedDAG, dag: TypedDAG) -> TypedDAG:
-    """The graphs, which know where the rows of each begin from others of the same nodes."""
-    dag.row_ptrs.update(known.row_ptrs)
+def _with_row_ptrs(source: TypedDAG, dag: TypedDAG) -> TypedDAG:
+    """Copies the pointers to rows from graphs with the same nodes."""
+    dag.row_ptrs.update(source.row_ptrs)
     return dag
 
 
-def _texts(words: Sequence[str]) -> Texts:
-    if isinstance(words, Texts):
-        return words
+def _encoded(words: Sequence[str]) -> tuple[IntArray, Array]:
+    """[num_words + 1] where each word begins, and [num_bytes] their UTF-8."""
     encoded = [word.encode("utf-8", "surrogatepass") for word in words]
     text = np.frombuffer(b"".join(encoded), np.uint8)
-    return Texts([(run_pointers(np.array([*map(len, encoded)], np.int64)), text)])
+    return run_pointers(np.array([*map(len, encoded)], np.int64)), text
 
 
 def _decoded(begin: IntArray, text: Array) -> Iterator[str]:
@@ -393,7 +400,7 @@ def write_npy_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...
 
 
 def _mapped(path: Path) -> Tensor:
-    """The array of an `.npy` file; what is written to it stays in this process."""
+    """The array of an `.npy` file; changes to it stay in this process."""
     with path.open("rb") as file:
         npy.read_magic(file)
         shape, _, dtype = npy.read_array_header_1_0(file)

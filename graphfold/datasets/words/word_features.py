@@ -30,7 +30,7 @@ def column() -> Column:
 
 
 def character_codes(words: Sequence[str]) -> Tensor:
-    """[num_words, NUM_CODES] what each word is spelt like.
+    """[num_words, NUM_CODES] codes of the spelling of each word.
 
     The features of Ratnaparkhi (1996), https://aclanthology.org/W96-0213: the first 1 to 4
     characters in lower case, the last 1 to 4, and the shape (`Xx-d` for `Covid-19`), which tells
@@ -52,7 +52,7 @@ def _codes(word: str) -> list[int]:
 
 
 def shape(word: str) -> str:
-    """The word with X, x and d for capitals, other letters and digits; a run of one is one."""
+    """The word with X, x and d for runs of capitals, other letters and digits."""
     kinds = "".join(map(_kind, word))
     return re.sub(r"(.)\1+", r"\1", kinds, flags=re.DOTALL)
 
@@ -71,13 +71,13 @@ def _hash(part: str) -> int:
 
 @dataclass(frozen=True)
 class WordFeatures:
-    """The additions to the words of a corpus that a model reads.
+    """The features of words beside their ids.
 
     Args:
         type_name: the node type of the words.
         column: the column of the words.
-        vector_size: the width of the vectors that their embeddings begin with, if they do.
-        has_characters: whether they have codes of their characters.
+        vector_size: the width of the initial vectors of their embeddings; None without vectors.
+        has_characters: whether the words have codes of their characters.
     """
 
     type_name: str

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphfold.dag import Column
+from graphfold.errors import ellipsis
 from graphfold.layers.heads.eval_rows import MetricInputs
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#dd6b20", "#718096"
@@ -132,5 +133,5 @@ def _subplots(inputs: MetricInputs, height: float) -> tuple[Figure | None, list[
     for axes in grid[len(shown) :]:
         axes.remove()
     for axes, name in zip(grid, shown, strict=False):
-        axes.set_title(name if len(name) <= 40 else f"{name[:39]}…")
+        axes.set_title(ellipsis(name, 40))
     return figure, list(zip(grid, shown, strict=False))
