@@ -1,12 +1,13 @@
-"""Output of a process: graphfold's own warnings; of several processes only the first prints."""
+"""Output of a process: warnings in one line, and only the first of several processes prints."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any
 
 from graphfold.training.process.launch import is_first
@@ -14,7 +15,7 @@ from graphfold.training.process.launch import is_first
 
 @contextmanager
 def readable_warnings(debug: bool = False) -> Iterator[None]:
-    """Prints graphfold's own warnings in one line each, those of libraries only with `debug`."""
+    """Prints warnings of graphfold in one line each; warnings of libraries only with `debug`."""
     with warnings.catch_warnings():
         if not (debug or sys.warnoptions):
             warnings.simplefilter("ignore")
@@ -40,9 +41,17 @@ def warnings_once() -> Iterator[None]:
         warnings.showwarning = show
 
 
+#: Seconds that a further process waits for the first one to report a fault of both.
+PATIENCE = 5.0
+
+
 @contextmanager
 def printing_once() -> Iterator[None]:
-    """Within, only the first process prints, warns and fails aloud, for all of them do the same."""
+    """Within, only the first process prints, warns and reports errors: all have the same ones.
+
+    torchrun ends all processes as soon as one of them fails. So the others wait for it to end them
+    once the first one has reported the error; one that fails alone ends by itself.
+    """
     if is_first():
         yield
         return
@@ -50,5 +59,9 @@ def printing_once() -> Iterator[None]:
         warnings.simplefilter("ignore")
         try:
             yield
+        except KeyboardInterrupt as error:
+            raise SystemExit(1) from error
         except Exception as error:
+            with suppress(KeyboardInterrupt):
+                time.sleep(PATIENCE)
             raise SystemExit(getattr(error, "exit_code", 1)) from error
