@@ -4,7 +4,7 @@ A run goes through these functions in their order:
 
     train          overrides -> config -> a run folder with all its files
     start_run      data are read, split and encoded
-    decide         the config with all that the data decide: classes, widths, readout and head
+    decide         the config is completed by the data: classes, widths, readout and head
     begin_member   a model with its first weights, and the loop that trains it
     fit_members    one model after another (an ensemble has several), each with a loop
     fit_network    the loop, in one process or several: epochs, best.ckpt and last.ckpt
@@ -38,9 +38,10 @@ from graphfold.inference.predictor import Predictor, load
 from graphfold.layers import Model
 from graphfold.training.config.build_model import decide
 from graphfold.training.config.check_parts import check_parts
-from graphfold.training.config.compose import AUTO_RESUME, Composed, compose, go_on_or_begin
+from graphfold.training.config.compose import compose
 from graphfold.training.config.instantiate import instantiate
 from graphfold.training.config.overrides import in_hydras_grammar
+from graphfold.training.config.planned_run import AUTO_RESUME, PlannedRun, begin_or_continue
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.config.trust import TRAINED, named_packages, refuse_untrusted
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
@@ -55,7 +56,6 @@ from graphfold.training.loop.loggers import Logger, end_loggers, make_loggers
 from graphfold.training.loop.loop import Callback, Loop
 from graphfold.training.process.launch import is_first, num_processes
 from graphfold.training.process.process import deterministic_algorithms, prepare_process
-from graphfold.training.process.quiet import printing_once
 from graphfold.training.process.ranks import joined
 from graphfold.training.run.best_and_last import (
     check_epochs,
@@ -147,49 +147,49 @@ def train(
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
         if folder is None:
             raise ConfigError("a whole config does not say where the run goes. Give a folder.")
-        composed = Composed(TrainingConfig.of(config), Path(folder))
+        planned = PlannedRun(TrainingConfig.of(config), Path(folder))
     else:
         words = config
         if isinstance(config, Mapping):
             words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
-        composed = compose(list(words), None if config_dir is None else Path(config_dir))
-    if folder is not None and composed.config.resume not in (None, AUTO_RESUME):
+        planned = compose(list(words), None if config_dir is None else Path(config_dir))
+    if folder is not None and planned.config.resume not in (None, AUTO_RESUME):
         raise ConfigError("a run is continued in its own folder. Leave out folder or resume.")
-    composed = go_on_or_begin(composed, None if folder is None else Path(folder))
-    whole = composed.config
+    planned = begin_or_continue(planned, None if folder is None else Path(folder))
+    whole = planned.config
     if whole.resume is not None:
-        files, trust = RunFolder(Path(whole.resume)), (*trust, *composed.packages)
-        metrics = resume_run(files, trust, composed.changes, callbacks)
+        files, trust = RunFolder(Path(whole.resume)), (*trust, *planned.packages)
+        metrics = resume_run(files, trust, planned.changes, callbacks)
         return Run(files.path, metrics, trust)
-    files = RunFolder(Path(folder or composed.folder))
+    files = RunFolder(Path(folder or planned.folder))
     metrics = start_run(whole, files, callbacks=callbacks)
     return Run(files.path, metrics, tuple(named_packages(whole.mapping)))
 
 
 def train_command(
-    composed: Composed,
+    run: PlannedRun,
     trusted: Collection[str] = (),
-    said: set[str] | None = None,
+    printed: set[str] | None = None,
     data: DataModule | None = None,
 ) -> int:
     """`graphfold train` once: a new run, or an old one continued.
 
     Args:
-        composed: the config, and the folder.
+        run: the config, and the folder.
         trusted: packages that a continued run may name.
-        said: what runs before this one have printed, and it need not; more is added.
+        printed: lines that earlier runs of a sweep printed; they are not repeated. Extended in
+            place.
         data: of a new run, see `start_run`.
     """
-    resume = composed.config.resume
-    folder = RunFolder(composed.folder if resume is None else Path(resume))
+    resume = run.config.resume
+    folder = RunFolder(run.folder if resume is None else Path(resume))
     try:
-        with printing_once():
-            if resume is None:
-                notices = [prepare_process(composed.config.threads)]
-                start_run(composed.config, folder, notices, said, data=data)
-            else:
-                print(prepare_process(folder.read_config().threads), flush=True)
-                resume_run(folder, trusted, composed.changes)
+        if resume is None:
+            notices = [prepare_process(run.config.threads)]
+            start_run(run.config, folder, notices, printed, data=data)
+        else:
+            print(prepare_process(run.config.threads), flush=True)
+            resume_run(folder, trusted, run.changes)
     except KeyboardInterrupt:
         if not folder.config.is_file():
             raise  # before training began
@@ -205,7 +205,7 @@ def start_run(
     config: TrainingConfig,
     folder: RunFolder,
     notices: Sequence[str] = (),
-    said: set[str] | None = None,
+    printed: set[str] | None = None,
     callbacks: Sequence[Callback] = (),
     trusted: Collection[str] | None = None,
     data: DataModule | None = None,
@@ -213,10 +213,10 @@ def start_run(
     """Trains a model from the first epoch, scores its best checkpoint, writes the run folder.
 
     Args:
-        config: of the run.
+        config: config of the run.
         folder: where everything is written.
         notices: lines to print once the input has been accepted.
-        said: as for `train_command`.
+        printed: as for `train_command`.
         callbacks: called after those of the config.
         trusted: None for a new run; the packages that a run without last.ckpt, which begins anew in
             its folder, may name.
@@ -234,7 +234,7 @@ def start_run(
     data.prepare()
     if not len(data.split.train):
         raise DataError("the training part has no record. Give more data, or other data.fractions.")
-    print_new([*notices, *describe_data(data).splitlines()], said)
+    print_new([*notices, *describe_data(data).splitlines()], printed)
     warn_of_leak(data)
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
@@ -249,8 +249,8 @@ def start_run(
             folder.create(config, begins_anew)
         print(f"training in {folder.path}", flush=True)
         loggers = fit_members(decided, folder, data, callbacks, first=first)
-        vouched = named_packages(config.mapping) if trusted is None else trusted
-        return finish(config, folder, data, vouched, loggers)
+        packages = named_packages(config.mapping) if trusted is None else trusted
+        return finish(config, folder, data, packages, loggers)
 
 
 def resume_run(
@@ -317,9 +317,9 @@ def fit_members(
     goes on from it; one that is done stays as it is.
 
     Args:
-        config: of the run, with all that the data decide.
+        config: config of the run, completed by `decide`.
         folder: where the run is.
-        data: what it learns from, prepared.
+        data: data of the run, prepared.
         callbacks: called after those of the config.
         more_epochs: whether members that had stopped are to go on.
         first: the loop of the first member of a run that begins.
@@ -367,7 +367,7 @@ def begin_member(
 def make_loop(
     config: TrainingConfig, model: Model, data: DataModule, callbacks: Sequence[Callback] = ()
 ) -> Loop:
-    """The loop that trains a model as the config says.
+    """The loop that trains a model by its config.
 
     Raises:
         ConfigError: if `monitor` is no metric of the model, or `freeze` names parts that it does
@@ -433,8 +433,8 @@ def _finish(
     if note is not None:
         print(note, flush=True)
     metrics: Metrics = {}
-    for part, own in rows.items():
-        metrics |= part_metrics(trained, data, part, own)
+    for part, part_rows in rows.items():
+        metrics |= part_metrics(trained, data, part, part_rows)
     warn_of_undefined(metrics)
     write_json(folder.metrics, metrics)
     write_split(folder.split, data)

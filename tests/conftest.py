@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
-import io
 import os
-import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from hydra._internal import config_loader_impl as loader
-from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
-from hydra._internal.defaults_list import DefaultsList
-from hydra.core.config_store import ConfigStore
-from hydra.core.default_element import ResultDefault
-from hydra.core.override_parser.types import Override
 from hypothesis import HealthCheck, settings
-from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import Tensor
 
 from graphfold.batching import Batch, Network, States
@@ -31,7 +19,6 @@ from graphfold.batching.backends.triton import TritonBackend
 from graphfold.batching.cell import NodeInput
 from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import cache_folder
-from graphfold.training.config.folder import config_folder
 
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
 settings.register_profile(
@@ -165,93 +152,6 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(base))
         yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _configs_read_once() -> Iterator[None]:
-    """Hydra parses the same text, and composes what the same choices give, once in a session.
-
-    It reads all config files anew for every config, a tenth of a second that no test is about.
-    Values are set in a copy of what the choices gave. Configs that take files from elsewhere than
-    the repository are composed as ever.
-    """
-    load, choose, compose = OmegaConf.load, loader.create_defaults_list, _COMPOSE
-    parsed: dict[str, bytes] = {}
-    chosen: dict[str, bytes] = {}
-    composed: dict[str, bytes] = {}
-
-    def parse_once(file: Any) -> DictConfig | ListConfig:
-        text = file.read() if isinstance(file, io.TextIOBase) else None
-        if text is None:
-            return load(file)
-        if text not in parsed:
-            file.seek(0)
-            parsed[text] = pickle.dumps(load(file))
-        return pickle.loads(parsed[text])
-
-    def choose_once(
-        repo: IConfigRepository,
-        config_name: str | None,
-        overrides_list: list[Override],
-        prepend_hydra: bool,
-        skip_missing: bool,
-    ) -> DefaultsList:
-        values = [
-            override
-            for override in overrides_list
-            if not override.is_sweep_override()
-            and (isinstance(override.value(), dict) or not repo.group_exists(override.key_or_group))
-        ]
-        left = [override for override in overrides_list if override not in values]
-        arguments = (config_name, left, prepend_hydra, skip_missing)
-        if not _is_own(repo):
-            return choose(repo, config_name, overrides_list, prepend_hydra, skip_missing)
-        key = str((_state(repo), config_name, [o.input_line for o in left], arguments[2:]))
-        if key not in chosen:
-            chosen[key] = pickle.dumps(choose(repo, *arguments))
-        found: DefaultsList = pickle.loads(chosen[key])
-        found.config_overrides = found.overrides.config_overrides = values
-        return found
-
-    def compose_once(
-        self: loader.ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository
-    ) -> DictConfig:
-        if not _is_own(repo):
-            return compose(self, defaults, repo)
-        key = str((_state(repo), defaults))
-        if key not in composed:
-            composed[key] = pickle.dumps(compose(self, defaults, repo))
-        found: DictConfig = pickle.loads(composed[key])
-        return found
-
-    def copy_places(self: CachingConfigRepository, delegate: IConfigRepository) -> None:
-        """Not what was read from them: sources hold whole configs."""
-        self.delegate, self.cache = copy.copy(delegate), {}
-
-    with (
-        mock.patch.object(OmegaConf, "load", parse_once),
-        mock.patch.object(CachingConfigRepository, "__init__", copy_places),
-        mock.patch.object(loader, "create_defaults_list", choose_once),
-        mock.patch.object(
-            loader.ConfigLoaderImpl, "_compose_config_from_defaults_list", compose_once
-        ),
-    ):
-        yield
-
-
-_COMPOSE = loader.ConfigLoaderImpl._compose_config_from_defaults_list
-
-
-def _is_own(repo: IConfigRepository) -> bool:
-    """Whether all files are those of the repository."""
-    folders = {source.path for source in repo.get_sources() if source.scheme() == "file"}
-    return folders <= {str(config_folder())}
-
-
-def _state(repo: IConfigRepository) -> Any:
-    """The places that configs come from, and what programs have put there."""
-    sources = [(source.provider, source.path) for source in repo.get_sources()]
-    return sources, sorted(ConfigStore.instance().repo)
 
 
 @pytest.fixture(scope="session")

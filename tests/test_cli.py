@@ -38,7 +38,7 @@ WRONG_USE = {
     "train seed=-1": r"seed is -1",
     "train seed=1,2": r"gives several values\. Add -m",
     "train callbacks.early_stopping=default": r"Write callbacks=early_stopping\.",
-    "train model.head=regression": r"model\.head is 'regression', but it is a section",
+    "train model.head=regression": r"model\.head is 'regression', but it is a class with its",
     "train optimizer.lr=fast": r"optimizer\.lr is 'fast', but it must be a number",
     "train optimizer._target_=torch.optim.Adm": r"torch\.optim has no 'Adm'\. Did you mean",
     "train +optimizer.lrr=1": r"optimizer \(Adam\) has no option 'lrr'\. Did you mean 'lr'\?",

@@ -27,7 +27,7 @@ from graphfold.layers.uncertainty.calibration import (
     shortage,
 )
 from graphfold.layers.uncertainty.ensemble import Ensemble
-from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.config.overrides import parse_settings, suggest_set_flags
 from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.console import (
     describe_data,
@@ -170,7 +170,7 @@ def print_evaluation(
     """
     check_output(json_path)
     values = parse_settings(settings)
-    with in_words_of_set(), _as_file(data, values) as path:
+    with suggest_set_flags(), _as_file(data, values) as path:
         result = _evaluate(run, path, split, values, trusted, per_class)
     if json_path is not None:
         write_json(json_path, result.flat())

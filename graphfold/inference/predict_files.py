@@ -23,7 +23,7 @@ from graphfold.inference.writers import (
     write_records,
 )
 from graphfold.layers.model import cells_as_they_are
-from graphfold.training.config.overrides import in_words_of_set, parse_settings
+from graphfold.training.config.overrides import parse_settings, suggest_set_flags
 from graphfold.training.process.process import prepare_process
 
 #: Files of fewer bytes (ten thousand SMILES, two thousand trees of SST) are predicted without
@@ -96,7 +96,7 @@ def command_predictor(
         settings: KEY=VALUE of the config group `data` that differ from the run's.
         trust: third-party packages that may be imported.
     """
-    with in_words_of_set():
+    with suggest_set_flags():
         predictor = load(run, trust, **parse_settings(settings))
         prepare_process(predictor.trained.config.threads)
         predictor.unknown = UnknownValues(predictor.trained.spec)

@@ -16,7 +16,7 @@ import pytest
 from thinned import thinned
 from training.tiny_runs import run
 
-from graphfold.training.config.compose import Sources, sweep_folder
+from graphfold.training.config.compose import Sources, sweep_words
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: The pages, and how many files each makes.
@@ -40,7 +40,7 @@ def commands(block: str) -> list[list[str]]:
 
 def run_command(words: list[str], folder: Path) -> None:
     if "-m" in words:  # what is swept is composed
-        sweep_folder([word for word in words[1:] if word != "-m"], Sources())
+        sweep_words([word for word in words[1:] if word != "-m"], Sources())
         return
     if words[0] == "train" and not any(word.startswith("data.path=") for word in words):
         words = [word for word in words if word not in ("--cfg", "job")] + ["--cfg", "job"]

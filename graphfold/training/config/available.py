@@ -1,4 +1,4 @@
-"""The names that a user may choose from: `graphfold list`, and the page of options."""
+"""The choices of a user, for `graphfold list` and the page of options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphfold.options import parameters
 from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, READOUTS, Registry, summary
 from graphfold.training.config.folder import config_folder
 
-#: What a model gives its parts, so that no config has to.
-_GIVEN = ("input_size", "schema", "level", "scalers", "arity", "edge_columns")
+#: Arguments of parts that the model sets, not the config.
+_SET_BY_MODEL = ("input_size", "schema", "level", "scalers", "arity", "edge_columns")
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Choices:
     """The names of one kind.
 
     Args:
-        title: what they are.
-        usage: how one is chosen.
-        names: name -> a line about it.
+        title: the kind, in the plural.
+        usage: the override that chooses one.
+        names: name -> a line of description.
     """
 
     title: str
@@ -42,13 +42,13 @@ def list_choices(config_dir: Path | None = None) -> list[Choices]:
     folders = [config_folder(), *([config_dir] if config_dir else [])]
     groups = dict.fromkeys(p.name for f in folders for p in sorted(f.iterdir()) if p.is_dir())
     first = [group for group in ("experiment", "data", "model") if group in groups]
-    found = [
+    listed = [
         Choices(f"{group}", f"{group}=NAME", dict(_options(folders, group)))
         for group in dict.fromkeys([*first, *sorted(groups)])
     ]
     groups_of_records = {name: summary(group) for name, group in GROUPINGS.items()}
     return [
-        *found,
+        *listed,
         Choices("corpora", "folders under data.root", {k: c.title for k, c in CORPORA.items()}),
         Choices("adapters", ADAPTERS.usage, ADAPTERS.summaries()),
         Choices("splits", "data.split=NAME", _splits()),
@@ -58,10 +58,10 @@ def list_choices(config_dir: Path | None = None) -> list[Choices]:
     ]
 
 
-def format_choices(found: Iterable[Choices]) -> str:
-    """For a terminal: a block for each kind, a line for each name."""
+def format_choices(choices_by_kind: Iterable[Choices]) -> str:
+    """The text for a terminal: a block for each kind, a line for each name."""
     blocks = []
-    for choices in found:
+    for choices in choices_by_kind:
         width = max(map(len, choices.names), default=0)
         lines = [f"  {name:<{width}}  {text}".rstrip() for name, text in choices.names.items()]
         blocks.append("\n".join([f"{choices.title} ({choices.usage})", *lines]))
@@ -71,7 +71,7 @@ def format_choices(found: Iterable[Choices]) -> str:
 def options_page() -> str:
     """The page of options of the site: every choice of graphfold's own, and the config's keys."""
     parts = [_INTRODUCTION, "## The config\n", "What `graphfold train` starts from:\n"]
-    for name in ("train.yaml", "defaults.yaml", "data/_base.yaml", "trainer/default.yaml"):
+    for name in ("train.yaml", "data/_base.yaml", "trainer/default.yaml"):
         text = (config_folder() / name).read_text(encoding="utf-8").rstrip()
         parts.append(f"`configs/{name}`:\n\n```yaml\n{text}\n```\n")
     for choices in list_choices():
@@ -126,10 +126,10 @@ def _layers(layers: Registry) -> Choices:
     """The classes of a kind of layer, with the options that a config may set."""
     names = {}
     for name, layer in sorted(layers.parts().items()):
-        own = [p for p in parameters(layer).values() if p.name not in _GIVEN]
-        words = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in own]
-        options = f"Options: {', '.join(words)}." if words else ""
-        names[name] = f"{summary(layer)} {options}".rstrip()
+        options = [p for p in parameters(layer).values() if p.name not in _SET_BY_MODEL]
+        words = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in options]
+        text = f"Options: {', '.join(words)}." if words else ""
+        names[name] = f"{summary(layer)} {text}".rstrip()
     return Choices(f"{layers.kind}s", layers.usage, names)
 
 

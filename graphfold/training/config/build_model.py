@@ -1,4 +1,8 @@
-"""From the config of a model and the data to a `Model`: first what the data decide."""
+"""From the config of a model and the data to a `Model`.
+
+`decide` completes the config with classes, widths and numbers that the data determine;
+`build_model` makes the model of a complete config.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +42,8 @@ AUTO = "auto"
 #: In place of a head's class weights: those that make up for how often the classes occur.
 BALANCED = "balanced"
 
-#: Values that several parts of a model share, its wishes of the data, and the file that its weights
-#: begin with; no arguments of its own, unless its class takes one of that name.
+#: Keys of a model that are no arguments of its class, unless the class has one of the same name:
+#: values that several parts share, needs of the data, a file with initial weights.
 SHARED = ("hidden_size", "depth", "dropout", "layers", "needs_data", "encoder_from")
 #: Arguments of a model that come from the data, see `build_model`.
 FROM_DATA = ("schema", "scalers")
@@ -51,14 +55,14 @@ _LAYERS = "graphfold.layers"
 
 
 def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
-    """The config of a run with all that its data decide, as its checkpoints keep it.
+    """The config of a run, completed by what its data determine, as checkpoints store it.
 
-    Options of the adapter (names of classes), cells by type in place of roles, widths of encoders,
-    readout, head and its class weights. It depends on the data no more.
+    The data determine options of the adapter (names of classes), cells by type in place of roles,
+    widths of encoders, readout, head and class weights.
 
     Args:
-        config: of the run.
-        data: what it learns from, prepared.
+        config: config of the run.
+        data: data of the run, prepared.
 
     Raises:
         ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
@@ -79,10 +83,10 @@ def decide(config: TrainingConfig, data: DataModule) -> TrainingConfig:
 
 
 def count_roots(data: DataModule) -> int:
-    """The roots that each graph of the training part has; 0 where their number differs.
+    """The number of roots of each graph of the training part; 0 where it differs.
 
-    Outputs are roots where nodes have inputs. Those of a graph of relations, such as the atoms of a
-    molecule, are as many as it happens to have: two of them are no pair.
+    Outputs are roots only where nodes have inputs. In a graph of relations, such as a molecule, all
+    atoms are outputs: two of them are no pair.
     """
     outputs, inputs = (data.num_rows(space)[data.split.train] for space in ("output", "inputs"))
     count = int(outputs.max())
@@ -96,46 +100,39 @@ def complete_model_config(
     train: Callable[[], TypedDAG],
     vector_size: int | None = None,
 ) -> dict[str, Any]:
-    """The config of a model with types in place of roles, and what the data decides for auto.
+    """The config of a model with types in place of roles, and classes in place of auto.
 
-    Class weights that are to be balanced become numbers.
+    Balanced class weights become numbers.
 
     Args:
         config: the config of the model.
         schema: the schema of the graphs.
-        num_roots: see `count_roots`.
-        train: gives the graphs of the training part; called where something is counted in them.
-        vector_size: the width of the vectors that words begin with, which the encoder takes; None
-            without such vectors.
+        num_roots: the number of roots of each graph, see `count_roots`.
+        train: returns the graphs of the training part; called only if something is counted in them.
+        vector_size: the width of the initial vectors of words; None without such vectors.
 
     Raises:
         ConfigError: if no readout or head fits the targets, or the model has no place for vectors.
     """
-    own = own_options(config)
-    for name in ("head", "readout"):
-        if name in own and not isinstance(own[name], Mapping):
-            raise ConfigError(
-                f"model.{name} is {own[name]!r}, but it is a class with its options. Set "
-                f"model.{name}._target_, for which auto takes what fits the targets."
-            )
+    options = own_options(config)
     if vector_size is not None:
-        own["encoder"] = _as_wide_as_vectors(config, vector_size)
+        options["encoder"] = _as_wide_as_vectors(config, vector_size)
     is_pair = False
-    if "root" in own:  # of blocks
-        if own.get("level") == AUTO:
-            own["level"] = "node" if _has_node_targets_only(schema) else "graph"
-        is_pair = own.get("level", "graph") == "graph" and num_roots == 2
-    elif "readout" in own:  # not of whole graphs
-        own |= _complete_cells(config, schema, train)
-        own["readout"] = readout = dict(config["readout"])
+    if "root" in options:  # of blocks
+        if options.get("level") == AUTO:
+            options["level"] = "node" if _has_node_targets_only(schema) else "graph"
+        is_pair = options.get("level", "graph") == "graph" and num_roots == 2
+    elif "readout" in options:  # not of whole graphs
+        options |= _complete_cells(config, schema, train)
+        options["readout"] = readout = dict(config["readout"])
         if readout["_target_"] == AUTO:
             readout["_target_"] = f"{_LAYERS}.{_choose_readout(schema, num_roots)}"
         is_pair = getattr(find_target(readout["_target_"], "model.readout"), "pairs", False)
-    return {**own, "head": _complete_head(config["head"], schema, train, is_pair)}
+    return {**options, "head": _complete_head(config["head"], schema, train, is_pair)}
 
 
 def own_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a model without what is no argument of its class, see `SHARED`."""
+    """The config of a model, reduced to arguments of its class; see `SHARED`."""
     taken = _arguments(config)
     return {key: value for key, value in config.items() if key not in SHARED or key in taken}
 
@@ -148,7 +145,7 @@ def absent_options(config: Mapping[str, Any]) -> list[str]:
 
 
 def _arguments(config: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """The arguments of the class of a model; none if it is not there, which is told elsewhere."""
+    """The arguments of the class of a model; empty for a wrong name, which others report."""
     try:
         return parameters(find_target(config["_target_"], "model"))
     except ConfigError:
@@ -162,16 +159,16 @@ def _complete_cells(
     adds = choose_addition(config.get("virtual_node"), config.get("pairs"))
     computed = schema if adds is None else adds.schema(schema)
     deep = _stack(config["cells"], config.get("layers", 1))
-    own = {
+    complete = {
         "passes": config["passes"] * (len(deep) // len(config["cells"])),
         "cells": [_name_types(by_role, computed) for by_role in deep],
     }
-    fill_degrees(own, train, adds)
-    return own
+    fill_degrees(complete, train, adds)
+    return complete
 
 
 def _stack(cells: Sequence[Mapping[str, Any]], layers: Any) -> list[dict[str, Any]]:
-    """The cells of all passes of a deep model, whose upper layers read `h` of the one below.
+    """The cells of all passes of a deep model: upper layers read `h` of the layer below.
 
     Raises:
         ConfigError: if there is no such number of layers.
@@ -189,9 +186,9 @@ def _name_types(by_role: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
             named[node_type.name] = None  # only its atoms are read
             continue
         roles = (LEAF if node_type.arity == 0 else INNER, EVERY)
-        given = [by_role[role] for role in roles if role in by_role]
-        if given:
-            named.setdefault(node_type.name, given[0])
+        cells = [by_role[role] for role in roles if role in by_role]
+        if cells:
+            named.setdefault(node_type.name, cells[0])
     return named
 
 
@@ -203,30 +200,30 @@ def fill_degrees(
     """Puts a number in the place of every `mean_log_degree: auto` of the cells of a model.
 
     Args:
-        config: of the model, with types in place of roles; its cells are replaced.
-        train: gives the training part.
-        adds: the nodes that the model adds to it.
+        config: the config of the model, with types in place of roles; its cells are replaced.
+        train: returns the training part.
+        adds: the nodes that the model adds to each graph.
     """
-    asked = [
+    places = [
         (number, name)
         for number, by_type in enumerate(config["cells"])
         for name, cell in by_type.items()
         if cell is not None and cell.get(DEGREE) == AUTO
     ]
-    if not asked:
+    if not places:
         return
     dag = train() if adds is None else adds.lower(train())
     config["cells"] = [dict(by_type) for by_type in config["cells"]]
-    for number, name in asked:
+    for number, name in places:
         relation = config["passes"][number].get("relation")
         mean = mean_log_degree(dag, relation, name)
         config["cells"][number][name] = {**config["cells"][number][name], DEGREE: mean}
 
 
 def mean_log_degree(dag: TypedDAG, relation: str | None, type_name: str) -> float:
-    """The mean of log(neighbours + 1) over the nodes of a type; 0 where there are none.
+    """The mean of log(neighbours + 1) over the nodes of a type; 0 without such nodes.
 
-    Nodes of a graph of weight 2 count like two.
+    Nodes of a graph of weight 2 count twice.
 
     Args:
         dag: the graphs.
@@ -262,10 +259,10 @@ def _has_node_targets_only(schema: Schema) -> bool:
 
 
 def _complete_head(
-    given: Mapping[str, Any], schema: Schema, train: Callable[[], TypedDAG], is_pair: bool
+    config: Mapping[str, Any], schema: Schema, train: Callable[[], TypedDAG], is_pair: bool
 ) -> dict[str, Any]:
     """The head, with the class that fits the targets for auto."""
-    head = dict(given)
+    head = dict(config)
     if head["_target_"] == AUTO:
         targets = schema.graph_targets or schema.node_targets
         if not targets:
@@ -283,23 +280,23 @@ def _complete_head(
 def balanced_weights(dag: TypedDAG) -> dict[str, list[float]]:
     """target -> the weight of each class: as if all occurred equally often, 1 on average.
 
-    A class that does not occur has the weight 1; a record of weight 2 counts like two.
+    A class that does not occur has the weight 1; a record of weight 2 counts twice.
     """
     weights = {}
     for space, columns in (("graph", dag.schema.graph_targets), ("node", dag.schema.node_targets)):
         for column in columns:
             if column.size and not column.shape:
                 codes, times = dag.columns[space][column.name].long(), dag.weights(space)
-                known = codes >= 0
-                times = None if times is None else times.double()[known]
-                count = torch.bincount(codes[known], times, column.size).double()
+                is_measured = codes >= 0
+                times = None if times is None else times.double()[is_measured]
+                count = torch.bincount(codes[is_measured], times, column.size).double()
                 even = count.sum() / (count > 0).sum().clamp(min=1)
                 weights[column.name] = torch.where(count > 0, even / count, 1.0).tolist()
     return weights
 
 
 def _as_wide_as_vectors(config: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """The encoder of a model, whose words are as wide as their vectors."""
+    """The encoder of a model, as wide as the vectors of words."""
     encoder = config.get("encoder")
     if not isinstance(encoder, Mapping):
         raise ConfigError(

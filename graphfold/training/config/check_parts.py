@@ -1,4 +1,4 @@
-"""The parts of a config are tried before any work: classes, arguments, options of the data."""
+"""Checks of a config for which torch is loaded: its classes, their options, the data's columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from graphfold.options import parameters
 from graphfold.registry import ADAPTERS
 from graphfold.training.config.build_model import AUTO, absent_options, own_options
 from graphfold.training.config.instantiate import check_targets, find_target, instantiate
-from graphfold.training.config.overrides import adapter_name
 from graphfold.training.config.training_config import TrainingConfig
+from graphfold.training.config.wrong_overrides import adapter_name
 from graphfold.training.loop.loop import Callback
-from graphfold.training.trainer import Trainer
 
 
 def check_parts(config: TrainingConfig) -> DataModule:
-    """Checks the parts of a config, and returns its data, of which nothing is read yet.
+    """Checks classes and options of a config; returns its data, which are not read yet.
 
     Raises:
         ConfigError: that lists every fault.
@@ -34,14 +33,16 @@ def check_parts(config: TrainingConfig) -> DataModule:
     faults += absent_options(config.model)
     for name in ("optimizer", "lr_scheduler", "callbacks", "logger"):
         faults += check_targets(_without_auto(config.mapping[name]), name)
-    faults += [*_trainer_faults(config), *_kind_faults(config)]
+    faults += _kind_faults(config)
+    with _collected(faults):
+        config.trainer.device()
     with _collected(faults):
         for name in config.metrics or ():
             find_metric(name)
     with _collected(faults):
         _refuse_unmet_needs(config)
         data = DataModule(**config.data)
-        _peek(data)
+        _read_first_records(data)
     if not faults:  # torch loads its compiler to make an optimizer
         with _collected(faults):
             _try_optimizer(config)
@@ -50,41 +51,35 @@ def check_parts(config: TrainingConfig) -> DataModule:
     return data
 
 
-def _trainer_faults(config: TrainingConfig) -> Iterator[str]:
-    """The faults of the trainer beside the values of its options."""
-    node = {"_target_": "graphfold.training.Trainer", **config.mapping["trainer"]}
-    faults = check_targets(node, "trainer")
-    yield from faults
-    if not faults and find_target(node["_target_"], "trainer") is not Trainer:
-        yield "trainer._target_ must be graphfold.training.Trainer. Leave it out."
-    try:
-        config.trainer.device()
-    except ConfigError as error:
-        yield error.message
-
-
 def _kind_faults(config: TrainingConfig) -> Iterator[str]:
-    """The faults of what is no callback or logger, or not made as it is to be."""
-    for group, nodes in (("callbacks", config.callbacks), ("logger", config.logger)):
-        for key, node in (nodes or {}).items():
-            place, is_logger = f"{group}.{key}", group == "logger"
-            target = None
-            if isinstance(node, dict) and "_target_" in node:
-                with suppress(ConfigError):  # which check_targets says
-                    target = find_target(node["_target_"], place)
-                if target is None:
-                    continue
-            if is_logger and not callable(getattr(target, "log_metrics", None)):
-                yield f"{place} is no logger: it has no log_metrics. Give its _target_, or null."
-            elif not is_logger and not (isinstance(target, type) and issubclass(target, Callback)):
-                hint = "" if target is None else " Derive it from graphfold.training.Callback."
-                yield f"{place} is no Callback.{hint} Give its _target_, or null."
-            elif bool(node.get("_partial_")) is not is_logger:  # a logger is told the run folder
-                yield f"{place}._partial_ must be {str(is_logger).lower()}."
+    """The faults of callbacks and loggers: wrong base class, wrong `_partial_`."""
+    for key, node in (config.callbacks or {}).items():
+        place, target = f"callbacks.{key}", _target(node, f"callbacks.{key}")
+        if target is None:
+            continue
+        if not (isinstance(target, type) and issubclass(target, Callback)):
+            yield f"{place} is no Callback. Derive it from graphfold.training.Callback."
+        elif node.get("_partial_"):
+            yield f"{place}._partial_ must be false."
+    for key, node in (config.logger or {}).items():
+        place, target = f"logger.{key}", _target(node, f"logger.{key}")
+        if target is None:
+            continue
+        if not callable(getattr(target, "log_metrics", None)):
+            yield f"{place} is no logger: it has no log_metrics. Name a class that has."
+        elif not node.get("_partial_"):  # the run folder is added when the run begins
+            yield f"{place}._partial_ must be true."
+
+
+def _target(node: dict[str, Any], place: str) -> Callable[..., Any] | None:
+    """The class of a part; None for a wrong name, which `check_targets` reports."""
+    with suppress(ConfigError):
+        return find_target(node["_target_"], place)
+    return None
 
 
 def _refuse_unmet_needs(config: TrainingConfig) -> None:
-    """Raises ConfigError for an option of the data that the model needs and no adapter has."""
+    """Raises ConfigError if the model needs an option of the data that the adapter lacks."""
     adapter = adapter_name(config.data)
     for name, value in (config.model.get("needs_data") or {}).items():
         if name not in parameters(ADAPTERS.find(adapter)):
@@ -94,15 +89,15 @@ def _refuse_unmet_needs(config: TrainingConfig) -> None:
             )
 
 
-def _peek(data: DataModule) -> None:
-    """Raises DataError for a file that is not there, or one's own that lacks columns asked for."""
+def _read_first_records(data: DataModule) -> None:
+    """Raises DataError for an absent file, or a file of the user that lacks a needed column."""
     corpus = data.source.corpus
     if data.source.path is None and corpus is not None and find_corpus(corpus).maker is None:
         data.source.files(data.root, data.cache_dir)
     adapter = data.source.spec.make()
-    own = data.source.path is not None
-    for file in data.source.files(data.root, data.cache_dir) if own else ():
-        with suppress(RecordError):  # a bad record is a matter of data.on_error
+    is_users = data.source.path is not None
+    for file in data.source.files(data.root, data.cache_dir) if is_users else ():
+        with suppress(RecordError):  # data.on_error decides about bad records
             next(iter(adapter.records(file.path)), None)
 
 
@@ -119,20 +114,21 @@ def _call(make: Callable[..., Any], place: str, *args: Any, **kwargs: Any) -> An
         return make(*args, **kwargs)
     except GraphfoldError:
         raise
-    except Exception as error:  # whatever a library raises about arguments
+    except Exception as error:  # libraries raise errors of any kind about arguments
         raise ConfigError(f"{place}: {str(error).rstrip('.')}. Correct the config.") from error
 
 
 def _without_auto(node: Any) -> Any:
-    """A copy of a config without the classes that are chosen later."""
+    """A copy of a config without the classes that the data choose later."""
     if isinstance(node, dict):
-        kept = {key: _without_auto(value) for key, value in node.items()}
-        return {} if kept.get("_target_") == AUTO else kept
+        rest = {key: _without_auto(value) for key, value in node.items()}
+        return {} if rest.get("_target_") == AUTO else rest
     return [_without_auto(item) for item in node] if isinstance(node, list) else node
 
 
 @contextmanager
 def _collected(faults: list[str]) -> Iterator[None]:
+    """Adds the message of an error within to the faults."""
     try:
         yield
     except GraphfoldError as error:

@@ -1,13 +1,15 @@
-"""TrainingConfig: the configuration of a run, checked whole and read once.
+"""TrainingConfig: the configuration of a run, as training, checkpoints and reports use it.
 
-Whatever a config comes from, it is read here: what Hydra composed (`compose`), a mapping that a
-user gives to `graphfold.train`, or the config of a stored run. torch is not loaded for it.
+`TrainingConfig.of` checks a mapping once: the config that Hydra composed, a mapping given to
+`graphfold.train`, or the config of a stored run. Faults that need neither data nor torch are found
+here, all of them together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -26,13 +28,13 @@ from graphfold.training.trainer import Trainer
 
 
 class Part(TypedDict):
-    """A class or function by its path, with its options: what `instantiate` takes."""
+    """A class or function by its path, with its options: the input of `instantiate`."""
 
     _target_: str
 
 
 class ModelPart(Part, total=False):
-    """The model; beside its options what it asks of the data, and where its weights come from."""
+    """The config group `model`: a class, its options, needs of the data, a source of weights."""
 
     encoder_from: LocalPath | None
     needs_data: Mapping[str, Any] | None
@@ -61,18 +63,19 @@ class CalibrationSettings:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The configuration of a run; configs/train.yaml says what each key is for.
+    """The configuration of a run; configs/train.yaml describes each key.
 
     Attributes:
-        mapping: all of it as config.yaml and checkpoints hold it: plain values, resolved.
+        mapping: the config as config.yaml and checkpoints store it: plain values, resolved, with
+            keys that other readers use.
     """
 
     data: Mapping[str, Any]  # the arguments of `DataModule`
     model: ModelPart
     optimizer: Part
     lr_scheduler: Mapping[str, Any] | None
-    callbacks: Mapping[str, Any] | None  # by name, without those that are null
-    logger: Mapping[str, Any] | None  # as callbacks
+    callbacks: Mapping[str, Any] | None  # by name; null ones are left out
+    logger: Mapping[str, Any] | None  # by name; null ones are left out
     trainer: Trainer
     loss: Loss
     monitor: str | None
@@ -80,45 +83,43 @@ class TrainingConfig:
     deterministic: bool
     name: Any = "run"
     threads: Annotated[int, Limits(least=1, most=1_024)] | None = None
-    metrics: Any = None  # a list of names, see `_other_faults`
+    metrics: Any = None  # a list of names, see `_metrics_faults`
     ensemble: Annotated[int, Limits(least=1, most=10_000)] = 1
     calibration: CalibrationSettings = CalibrationSettings()
     freeze: Sequence[str] | None = None
     resume: LocalPath | None = None
     init_from: LocalPath | None = None
     needs: Sequence[Any] | None = None
-    settings: DataSettings = field(default_factory=DataSettings)  # among the keys of `data`
     mapping: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(mapping: Mapping[str, Any]) -> TrainingConfig:
-        """The configuration that a mapping holds; keys of other readers stay in it.
+        """Checks a mapping and reads it.
 
         Raises:
-            ConfigError: naming every key that is absent, and every value that is absent or wrong.
+            ConfigError: naming every absent key, and every absent or wrong value.
         """
-        faults = [*_absent_values(mapping), *section_faults(TrainingConfig, _known(mapping))]
+        faults = [*_absent_values(mapping), *section_faults(TrainingConfig, _sections(mapping))]
         if isinstance(mapping.get("data"), Mapping):
             faults += setting_faults(mapping["data"])
-        faults += [*_other_faults(mapping)]
+        faults += [*_part_faults(mapping), *_metrics_faults(mapping), *_weights_faults(mapping)]
         if faults:
             raise ConfigError("\n".join(dict.fromkeys(faults)))  # "???" is seen twice
-        read, settings = make_section(TrainingConfig, _known(mapping)), mapping["data"]
-        return replace(read, settings=DataSettings.of(settings), mapping=mapping)
+        return _read(mapping)
 
     @staticmethod
     def stored(mapping: Mapping[str, Any], path: Path) -> TrainingConfig:
-        """The configuration that a run folder or a checkpoint holds, for use on this machine.
+        """Reads the config of a run folder or a checkpoint, for use on this machine.
 
-        It does not say where files are written here (`data.cache_dir`), nor that cells must be
-        compiled (`model.fuse: true`).
+        The folder of packed data (`data.cache_dir`) is that of this machine, and cells that had to
+        be compiled (`model.fuse: true`) are compiled where that is possible.
 
         Args:
-            mapping: what the file holds.
+            mapping: content of the file.
             path: the file, for messages.
 
         Raises:
-            CheckpointError: naming the file, and the key that is absent or has no such value.
+            CheckpointError: naming the file, and the key that is absent or has a wrong value.
         """
         mapping = dict(mapping)
         if isinstance(mapping.get("data"), Mapping):
@@ -133,8 +134,13 @@ class TrainingConfig:
                 f"{path}: {error.message} Restore the file, or train again.", path=str(path)
             ) from error
 
+    @cached_property
+    def settings(self) -> DataSettings:
+        """The settings of the `DataModule` among the keys of `data`."""
+        return DataSettings.of(self.data)
+
     def changed(self, values: Mapping[str, Any]) -> TrainingConfig:
-        """The same with other values at some dotted keys."""
+        """A copy with other values at some dotted keys, which are not checked again."""
         mapping = dict(self.mapping)
         for key, value in values.items():
             section, _, name = key.rpartition(".")
@@ -142,7 +148,7 @@ class TrainingConfig:
                 mapping[section] = {**mapping[section], name: value}
             else:
                 mapping[name] = value
-        return TrainingConfig.of(mapping)
+        return _read(mapping)
 
     def to_yaml(self) -> str:
         """The text of config.yaml."""
@@ -158,45 +164,68 @@ def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from flatten(value, f"{prefix}.{key}" if prefix else str(key))
 
 
-def _known(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that are read here; of the trainer's those of `Trainer`, see `check_parts`."""
-    known = {key: mapping[key] for key in _KEYS if key in mapping}
-    options = known.get("trainer")
-    if isinstance(options, Mapping):
-        names = [option.name for option in fields(Trainer)]
-        known["trainer"] = {name: options[name] for name in names if name in options}
+#: The only class that trains, by its path.
+TRAINER = "graphfold.training.Trainer"
+
+#: The keys of the trainer that a config must have, though `Trainer` has defaults.
+_TRAINER_KEYS = ("max_epochs", "devices", "accumulate_grad_batches", "gradient_clip_val")
+
+_KEYS = tuple(key.name for key in fields(TrainingConfig) if key.name != "mapping")
+
+
+def _read(mapping: Mapping[str, Any]) -> TrainingConfig:
+    return replace(make_section(TrainingConfig, _sections(mapping)), mapping=mapping)
+
+
+def _sections(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `TrainingConfig` in a mapping, each as its field holds it."""
+    sections = {key: mapping[key] for key in _KEYS if key in mapping}
     for group in ("callbacks", "logger"):
-        parts = known.get(group)
+        parts = sections.get(group)
         if isinstance(parts, Mapping):
-            known[group] = {name: part for name, part in parts.items() if part is not None}
-    return known
-
-
-#: The keys of the trainer that every run has, though `Trainer` has defaults.
-_OF_TRAINER = ("max_epochs", "devices", "accumulate_grad_batches", "gradient_clip_val")
-
-_KEYS = tuple(key.name for key in fields(TrainingConfig) if key.name not in ("settings", "mapping"))
+            sections[group] = {name: part for name, part in parts.items() if part is not None}
+    if isinstance(sections.get("trainer"), Mapping):
+        sections["trainer"] = {k: v for k, v in sections["trainer"].items() if k != "_target_"}
+    return sections
 
 
 def _absent_values(mapping: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of values that are not there, or no text."""
-    values, needs, trainer = dict(flatten(mapping)), mapping.get("needs"), mapping.get("trainer")
-    lacking = [key for key in _OF_TRAINER if isinstance(trainer, Mapping) and key not in trainer]
-    for key, value in values.items():
-        texts = value if isinstance(value, list) else [value]
-        if any(isinstance(text, str) and "\0" in text for text in texts):
-            yield f"{key} has a zero byte, which no text has. Correct it."
+    """The faults of absent values."""
+    values, needs = dict(flatten(mapping)), mapping.get("needs")
     for key, value in values.items():
         if value == "???":
             yield f"{key} has no value. Add {key}=VALUE."
-    yield from (f"there is no key 'trainer.{key}' in the config." for key in lacking)
+    trainer = mapping.get("trainer")
+    if isinstance(trainer, Mapping):
+        absent = [key for key in _TRAINER_KEYS if key not in trainer]
+        yield from (f"there is no key 'trainer.{key}' in the config." for key in absent)
     for key in needs if isinstance(needs, list) else ():
         if values.get(str(key)) is None:
             yield f"{key} has no value, which this run needs. Add {key}=VALUE."
 
 
-def _other_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
-    """The faults that no type hint tells."""
+def _part_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """The faults of other values where a class with its options belongs."""
+    for group in ("callbacks", "logger"):
+        parts = mapping.get(group)
+        for name, part in parts.items() if isinstance(parts, Mapping) else ():
+            if part is None or (isinstance(part, Mapping) and "_target_" in part):
+                continue
+            remedy = f"Write {group}={name}" if isinstance(part, str) else "Set its _target_"
+            yield f"{group}.{name} is {part!r}, but it is a class with its options. {remedy}."
+    model, trainer = mapping.get("model"), mapping.get("trainer")
+    for name in ("readout", "head"):
+        if isinstance(model, Mapping) and not isinstance(model.get(name, {}), Mapping):
+            yield (
+                f"model.{name} is {model[name]!r}, but it is a class with its options. Set "
+                f"model.{name}._target_, for which auto takes what fits the targets."
+            )
+    if isinstance(trainer, Mapping) and trainer.get("_target_", TRAINER) != TRAINER:
+        yield f"trainer._target_ must be {TRAINER}. Leave it out."
+
+
+def _metrics_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """The fault of metrics that are no list of different names."""
     names = mapping.get("metrics")
     are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if names is not None and not (are_names and names and len({*names}) == len(names)):
@@ -204,6 +233,10 @@ def _other_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
             f"metrics is {names!r}, but it is a list of different names, such as [rmse,mae], or "
             "null for those of the head."
         )
+
+
+def _weights_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """The fault of two sources for the weights of the encoder."""
     model = mapping.get("model")
     encoder = model.get("encoder_from") if isinstance(model, Mapping) else None
     if encoder is not None and mapping.get("init_from") is not None:

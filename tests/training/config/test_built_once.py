@@ -1,17 +1,23 @@
-"""One reading of a config, one adapter and one data module in a training."""
+"""A training composes and checks its config once, and opens its file three times at most."""
 
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from training.tiny_runs import listops, run, train
+from omegaconf import OmegaConf
+from training.tiny_runs import QUICK, listops, run, train, write_molecules
 
+from graphfold import recipe
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers import spec
+from graphfold.training.config.folder import config_folder
+from graphfold.training.config.training_config import TrainingConfig
 
 
 @pytest.fixture
@@ -60,3 +66,57 @@ def test_a_continued_run_reads_its_config_once(built: Counter[str], tmp_path: Pa
 def test_members_of_an_ensemble_share_the_data(built: Counter[str], tmp_path: Path) -> None:
     train(tmp_path / "run", *listops("ensemble=2", "trainer.max_epochs=1"))
     assert built == {"adapter": 1, "data module": 1}
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often train.yaml has been read, and a config checked."""
+    counts: Counter[str] = Counter()
+    load, of = OmegaConf.load, TrainingConfig.of
+
+    def count_load(file: Any) -> Any:
+        counts["composed"] += getattr(file, "name", file) == str(config_folder() / "train.yaml")
+        return load(file)
+
+    def count_check(mapping: dict[str, Any]) -> TrainingConfig:
+        counts["checked"] += 1
+        return of(mapping)
+
+    monkeypatch.setattr(OmegaConf, "load", count_load)
+    monkeypatch.setattr(TrainingConfig, "of", count_check)
+    return counts
+
+
+def test_a_config_is_composed_once_and_checked_once(
+    read: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit, begun = recipe.fit_network, []
+
+    def count_fit(*arguments: Any) -> None:
+        begun.append(read.copy())
+        fit(*arguments)
+
+    monkeypatch.setattr(recipe, "fit_network", count_fit)
+    train(tmp_path / "run", *listops("trainer.max_epochs=1"))
+    assert begun == [{"composed": 1, "checked": 1}]
+
+
+#: Prints how often a file was opened by a command.
+OPENED = """
+import sys
+from graphfold.cli import main
+
+opened = []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
+code = main(sys.argv[2:])
+print("OPENED", code, [str(path) for path in opened].count(sys.argv[1]))
+"""
+
+
+def test_a_table_is_opened_to_check_to_identify_and_to_read_it(tmp_path: Path) -> None:
+    table = write_molecules(tmp_path / "m.csv")
+    words = ["train", "data=smiles", f"data.path={table}", "data.target_columns=[c]", *QUICK]
+    words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path}/run"]
+    command = [sys.executable, "-c", OPENED, str(table), *words, "data.num_workers=0"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.splitlines()[-1] == "OPENED 0 3"

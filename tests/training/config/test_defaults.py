@@ -1,4 +1,4 @@
-"""What fits together by defaults.yaml, and that groups of the config choose nothing backwards."""
+"""Files of config groups choose what fits them, unless the user or an experiment chooses."""
 
 from __future__ import annotations
 
@@ -8,34 +8,17 @@ import yaml
 from graphfold.training.config.compose import compose
 from graphfold.training.config.folder import config_folder
 
-TABLE = yaml.safe_load((config_folder() / "defaults.yaml").read_text(encoding="utf-8"))
-
-
-def names(group: str) -> set[str]:
-    return {path.stem for path in (config_folder() / group).glob("[!_]*.yaml")}
-
-
-def test_the_table_names_every_data_and_no_unknown_option() -> None:
-    assert set(TABLE["model"]) | {"listops_generated"} == names("data")
-    assert set(TABLE["model"].values()) <= names("model")
-    assert set(TABLE["callbacks"]) <= names("model")
-    assert set(TABLE["callbacks"].values()) <= names("callbacks")
-
-
-@pytest.mark.parametrize("group", ["data", "model"])
-def test_no_data_and_no_model_chooses_an_option_of_another_group(group: str) -> None:
-    for path in (config_folder() / group).glob("*.yaml"):
-        assert "override" not in str(yaml.safe_load(path.read_text(encoding="utf-8"))), path
-
 
 @pytest.mark.parametrize(
     ("words", "model", "callbacks"),
     [
         (["data=esol"], "gcn", {"average"}),
+        (["data=listops_generated"], "binary_tree_lstm", {"early_stopping"}),
         (["data=esol", "model=gcn", "callbacks=default"], "gcn", {"early_stopping"}),
         (["data=esol", "model=neighbours"], "neighbours", {"early_stopping"}),
         (["data=smiles", "data.path=f.csv", "data.target_columns=[y]"], "dmpnn", {"average"}),
         (["experiment=bbbp_fingerprint"], "fingerprint", {"early_stopping"}),
+        (["experiment=sick_best"], "aligned_tree_lstm", {"average"}),
         (["model=dmpnn", "data=sst"], "dmpnn", {"average"}),
         (["data=esol", "callbacks=[average,early_stopping]"], "gcn", {"average", "early_stopping"}),
     ],
