@@ -1,4 +1,4 @@
-"""The sub-commands of `graphfold`, and what becomes of their errors."""
+"""The sub-commands of `graphfold`, with one message and an exit code for each error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _interrupt(*_: object) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs a sub-command, and says in one message what went wrong."""
+    """Runs a sub-command and prints its error as one message."""
     try:
         return int(args.run(args))
     except KeyboardInterrupt:
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The sub-command's options, its `run` function and what is left over as `overrides`."""
+    """The options of the sub-command, its `run` function, and the other words as `overrides`."""
     parser = CommandParser(
         prog="graphfold",
         description="Train, evaluate and apply neural networks on trees and molecules.",
@@ -152,7 +152,7 @@ class _Version(argparse.Action):
 
 
 def _with_notes(text: str, error: Exception) -> str:
-    """The message with what was noted of the error's place, but for notes that it says already."""
+    """The message with the notes of the error that it does not contain."""
     notes = [note for note in getattr(error, "__notes__", []) if note not in text]
     return "\n".join([text, *notes])
 

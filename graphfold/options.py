@@ -40,7 +40,7 @@ _NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str
 
 @dataclass(frozen=True)
 class Limits:
-    """The values that a hint allows among those of its type: `Annotated[int, Limits(least=1)]`.
+    """Limits of a value beside its type: `Annotated[int, Limits(least=1)]`.
 
     Args:
         least: the smallest number.
@@ -167,7 +167,7 @@ def section_faults(kind: type, values: Mapping[str, Any], place: str = "") -> It
 
 
 def make_section(kind: type[Section], values: Mapping[str, Any]) -> Section:
-    """As `read_section`, of values without a fault."""
+    """A section of values without a fault as an object, see `read_section`."""
     arguments = {}
     for key, (hint, is_needed) in _keys(cast("type", kind)).items():
         if key not in values or _is_left_out(values[key], hint, is_needed):
@@ -276,7 +276,7 @@ def _expected(value: Any, hint: Any) -> str:
 
 
 def _choices(hint: Any) -> list[str] | None:
-    """The values of a hint that allows but a few, as they are written."""
+    """The values of a hint that allows only a few, as a config writes them."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         several = [_choices(part) for part in parts]
@@ -319,7 +319,7 @@ def _is_left_out(value: Any, hint: Any, is_needed: bool) -> bool:
 
 
 def _section_in(hint: Any) -> tuple[Any, bool]:
-    """The section that a hint has in it, if any, and whether there is a list of them."""
+    """The section in a hint or None, and whether the hint is a list of sections."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return next((pair for pair in map(_section_in, parts) if pair[0]), (None, False))
@@ -338,7 +338,7 @@ def _limits(parts: Sequence[Any]) -> list[Limits]:
 
 
 def _in_configs(parts: Sequence[Any]) -> Sequence[Any]:
-    """Of `float | Tensor` the part that a config can hold, if there is one."""
+    """The parts of a union that a config can hold: `float` of `float | Tensor`."""
     plain = [part for part in parts if not fits(_Other(), part)]
     return plain if set(plain) - {type(None)} else parts
 

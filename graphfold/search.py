@@ -1,4 +1,4 @@
-"""`graphfold tune`: a search over settings by Optuna, whose trials are runs.
+"""`graphfold tune`: a search over settings by Optuna; each trial is a run.
 
 Optuna draws the values, stops trials that fall behind and keeps the study: in study.log of the
 folder, or in a database. Started again with the same folder, or beside it as a second worker, a
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import optuna
 
 #: Overrides of the search itself, not of its trials.
-_OWN = ("tune.", "tune=", "hydra.")
+_OF_SEARCH = ("tune.", "tune=", "hydra.")
 
 #: The names in the folder of a search.
 STUDY, TRIALS = "study.log", "trials"
@@ -61,9 +61,9 @@ class Search:
     space: list[Override]
     config_dir: Path | None = None
 
-    def config(self, *own: str) -> TrainingConfig:
+    def config(self, *values: str) -> TrainingConfig:
         """The config of a trial with these values."""
-        return compose([*self.words, *own], self.config_dir).config
+        return compose([*self.words, *values], self.config_dir).config
 
     def values(self, trial: optuna.trial.BaseTrial) -> list[str]:
         """The overrides of a trial."""
@@ -125,7 +125,7 @@ def _read(overrides: Sequence[str], config_dir: Path | None) -> Search:
         single, space = split_sweeping([str(word) for word in settings["space"]], sources)
         if single or not space:
             raise ConfigError(f"tune.space: {single or 'nothing'} has no values. Write KEY=A,B.")
-    words = [word for word in words if not word.lstrip("+~").startswith(_OWN)]
+    words = [word for word in words if not word.lstrip("+~").startswith(_OF_SEARCH)]
     return Search(composed.folder, settings, words, space, config_dir)
 
 
@@ -153,7 +153,7 @@ def _suggest(trial: optuna.trial.BaseTrial, override: Override) -> str:
 def _choose_monitor(config: TrainingConfig) -> tuple[str, str]:
     """The metric that a config is judged by, and "min" or "max", whichever is better.
 
-    It reads the data and builds the model once, so that what is wrong with them is said at once.
+    It reads the data and builds the model once, so that their faults are reported at once.
     """
     data = DataModule(**config.data)
     data.prepare()
@@ -194,7 +194,7 @@ def _open(search: Search, mode: str) -> optuna.Study:
 
 
 def _run(study: optuna.Study, search: Search, monitor: str) -> None:
-    """Runs trials until all workers together have begun as many as are asked for."""
+    """Runs trials until all workers together have begun `tune.trials` of them."""
     from optuna.study import MaxTrialsCallback
 
     def train(trial: optuna.Trial) -> float:
@@ -239,9 +239,9 @@ def _report(study: optuna.Study, search: Search, monitor: str) -> int:
         print("no trial came to its end; see their messages above", file=sys.stderr)
         return 1
     best = study.best_trial
-    own = search.values(FixedTrial(best.params))  # refuses what the space does not have
+    values = search.values(FixedTrial(best.params))  # refuses what the space does not have
     print(f"best: {monitor} {best.value:.6g}, {search.folder / TRIALS / str(best.number)}")
-    print(f"train it: graphfold train {shlex.join([*search.words, *own])}")
+    print(f"train it: graphfold train {shlex.join([*search.words, *values])}")
     if search.settings["storage"] is None:
         print(f"look at the trials: optuna-dashboard {search.folder / STUDY}")
     return 0

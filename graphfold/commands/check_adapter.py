@@ -1,4 +1,4 @@
-"""Read a file or corpus with its adapter and say what is in it: a data card."""
+"""Read a file or corpus with its adapter and describe it in a data card."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     check_output(args.json)
     name, settings = args.name, parse_settings(args.settings)
     if args.config_dir is not None:
-        name, own = _from_config(name, args.config_dir, args.data)
-        settings = {**own, **settings}
+        name, configured = _from_config(name, args.config_dir, args.data)
+        settings = {**configured, **settings}
     if args.on_error is not None:
         settings["on_error"] = args.on_error
     card = check_data(name, args.data, settings)
@@ -54,8 +54,8 @@ def _from_config(name: str, folder: Path, path: Path | None) -> tuple[str, dict[
     """The adapter or corpus of a config in the user's folder, and its settings."""
     from graphfold.training.config.compose import compose
 
-    given = [] if path is None else ["data.path=placeholder"]
-    settings = dict(compose([f"data={name}", *given], folder).config.data)
+    placeholder = [] if path is None else ["data.path=placeholder"]
+    settings = dict(compose([f"data={name}", *placeholder], folder).config.data)
     if path is not None:
         del settings["path"]
     source = {key: settings.pop(key, None) for key in ("corpus", "adapter")}

@@ -1,5 +1,5 @@
-"""Name what can be chosen: experiments, data, models, every other config group, and the corpora,
-adapters, splits, metrics, heads, readouts and cells that values of the config may name."""
+"""List the choices: experiments, data, models, every other config group, and the corpora, adapters,
+splits, metrics, heads, readouts and cells that values of the config may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CommandParser: argparse whose complaints are one message with the likely spelling."""
+"""CommandParser: an argument parser that reports errors in one line, with the likely spelling."""
 
 from __future__ import annotations
 

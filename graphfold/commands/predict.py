@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _shard(text: str) -> tuple[int, int]:
-    """The number of a job, from 1 on, and how many there are."""
+    """The number of a job, counted from 1, and the number of jobs."""
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise argparse.ArgumentTypeError(

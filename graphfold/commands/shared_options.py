@@ -36,7 +36,7 @@ def spread_settings(words: Sequence[str]) -> list[str]:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The option --trust, which gives `trust`; what the user's own words name needs none."""
+    """The option --trust, which gives `trust`; packages in the overrides of the user need none."""
     parser.add_argument(
         "--trust",
         action="append",
@@ -57,7 +57,7 @@ def add_config_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, and the options of all that apply one: RUN, --set, --batch-size, --trust."""
+    """The options of all commands that apply a run: RUN, --set, --batch-size, --trust."""
     parser.add_argument(
         "run_path", metavar="RUN", type=local_path, help="run folder or checkpoint file"
     )
@@ -67,9 +67,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> list[str]:
-    """The KEY=VALUE of `data` that `add_run_arguments` has read; of two, the last one counts."""
-    asked = [] if args.batch_size is None else [f"batch_size={args.batch_size}"]
-    return [*args.settings, *asked]
+    """The KEY=VALUE of `data` among the options of `add_run_arguments`; the last one counts."""
+    size = [] if args.batch_size is None else [f"batch_size={args.batch_size}"]
+    return [*args.settings, *size]
 
 
 def local_path(text: str) -> Path:

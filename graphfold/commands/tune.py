@@ -1,4 +1,4 @@
-"""Search for good settings by Optuna: trainings whose validation metric chooses the next ones.
+"""Search for good settings with Optuna: each trial is a training, judged by a validation metric.
 
 overrides:
   model.hidden_size=100,300    values to try; 'optimizer.lr=tag(log,interval(1e-4,1e-2))' is a

@@ -80,8 +80,7 @@ def find_target(path: Any, place: str) -> Callable[..., Any]:
 
 def check_targets(node: Any, place: str = "") -> list[str]:
     """The faults of the targets of a config and of their arguments; nothing is built."""
-    found = targets(node, place)
-    return [fault for where, item in found for fault in _check_target(item, where)]
+    return [fault for where, item in targets(node, place) for fault in _check_target(item, where)]
 
 
 def targets(node: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -45,7 +45,7 @@ TRAINED = ("model", "optimizer", "lr_scheduler", "trainer", "callbacks", "logger
 def refuse_untrusted(
     config: Mapping[str, Any], trusted: Collection[str], parts: Sequence[str] = APPLIED
 ) -> None:
-    """Refuses the config of a stored run before a package is imported that nobody vouched for.
+    """Refuses the config of a stored run that names a package which the user does not trust.
 
     Args:
         config: the config of the run.
@@ -89,7 +89,7 @@ def _foreign_names(
 
 
 def _names(config: Mapping[str, Any], splits: bool) -> Iterator[tuple[str, str]]:
-    """(key, path) of what a config names beside targets; splits if the records are split anew."""
+    """(key, path) of metrics, adapter, features, and of the split if records are split again."""
     data = config.get("data") or {}
     for name in config.get("metrics") or ():
         yield "metrics", str(name)

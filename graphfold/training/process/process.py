@@ -21,15 +21,15 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def prepare_process(threads: int | None) -> str:
-    """Makes this process compute as a run's config says.
+    """Sets the threads and the memory of this process for a run.
 
     Processes that this one starts follow its number of threads.
 
     Args:
-        threads: how many; None lets torch decide.
+        threads: the number of threads; None lets torch decide.
 
     Returns:
-        What was chosen, in a line.
+        A line that names the number of threads.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -72,9 +72,9 @@ def seed_generators(seed: int) -> None:
 
 
 def member_seed(seed: int, member: int) -> int:
-    """The seed of a member of an ensemble: of the first one that of the run itself.
+    """The seed of a member of an ensemble; the first member has the seed of the run.
 
-    Those of the others are far apart, so that runs with neighbouring seeds share no member.
+    The other seeds are far apart, so that runs with neighbouring seeds share no member.
     """
     drawn = np.random.SeedSequence([seed, member]).generate_state(1)
     return seed if member == 0 else int(drawn[0])

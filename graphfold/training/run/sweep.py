@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def record_run(hydra: DictConfig, folder: Path | None) -> float | None:
-    """Writes how a run of a sweep ended into the folder of the sweep.
+    """Records the end of a run in the folder of its sweep.
 
     Args:
         hydra: the hydra node of the run's config.
@@ -56,7 +56,7 @@ def record_run(hydra: DictConfig, folder: Path | None) -> float | None:
 
 
 def begin_sweep(folder: Path) -> None:
-    """Forgets the runs of a sweep that was killed in the folder."""
+    """Removes the records of a killed sweep from the folder."""
     if is_first():
         shutil.rmtree(folder / RECORDS, ignore_errors=True)
 
@@ -114,8 +114,8 @@ def _means(group: Sequence[Row], keys: Sequence[str]) -> Iterator[Row]:
     setting = {k: v for k, v in group[0]["overrides"].items() if k in keys and k not in REPEATED}
     for name, statistic in (("mean", statistics.mean), ("deviation", statistics.stdev)):
         values = {key: [r["metrics"].get(key) for r in group] for key in group[0]["metrics"]}
-        known = {key: own for key, own in values.items() if None not in own}
-        yield {"run": name, **setting, **{key: statistic(own) for key, own in known.items()}}
+        defined = {key: numbers for key, numbers in values.items() if None not in numbers}
+        yield {"run": name, **setting, **{key: statistic(n) for key, n in defined.items()}}
 
 
 def _cell(value: Any) -> str:
