@@ -1,4 +1,4 @@
-"""Why Hydra refuses overrides, with the likely spelling; options that need no +."""
+"""Explanations of overrides that Hydra refuses, with the likely spelling."""
 
 from __future__ import annotations
 
