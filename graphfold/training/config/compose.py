@@ -283,9 +283,14 @@ def sweep_words(overrides: Sequence[str], sources: Sources) -> tuple[Path, list[
     with resolving(whole):
         folder = Path(whole.hydra.sweep.dir)
     composed = parse_overrides(task_overrides(whole.hydra))
-    added = [override.key_or_group for override in composed if override.is_add()]
-    words = _hydra_words(parsed, sources.folders()[1:], added)
-    return folder, [*words, f"hydra.sweep.dir={in_hydras_grammar(folder)}"]
+    typed = [override.key_or_group for override in parsed if override.is_add()]
+    added = {override.key_or_group for override in composed if override.is_add()} - {*typed}
+    words = _hydra_words(parsed, sources.folders()[1:], [*added])
+    return folder, [
+        *(word for word in words if word != "hydra.mode=MULTIRUN"),
+        "hydra.mode=MULTIRUN",  # as hydra.main adds it
+        f"hydra.sweep.dir={in_hydras_grammar(folder)}",
+    ]
 
 
 def _parse_sweep(overrides: Sequence[str], sources: Sources) -> list[Override]:
