@@ -164,9 +164,10 @@ def _write_folder(
 ) -> Counts:
     """Writes a file for each input of a shard, unless it exists."""
     if folder is None or folder.suffix or (folder.exists() and not folder.is_dir()):
+        fault = "--output is missing" if folder is None else f"{folder} is no folder"
         raise ConfigError(
-            f"several inputs are written into a folder, a file for each, and {folder} is none. "
-            "Name one with --output."
+            f"several inputs are written into a folder, a file for each, but {fault}. Name "
+            "one with --output."
         )
     folder.mkdir(exist_ok=True)
     outputs = _output_names(predictor, inputs, folder, task)
