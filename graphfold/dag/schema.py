@@ -128,7 +128,7 @@ class Column:
 
     @property
     def is_input(self) -> bool:
-        """Whether models read it, as a feature of whole graphs."""
+        """True if models read it, as a feature of whole graphs."""
         if self.role is None:
             return self.torch_dtype.is_floating_point or self.dtype == "uint8"
         return self.role == "input"

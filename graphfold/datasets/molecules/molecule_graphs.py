@@ -81,7 +81,7 @@ class MoleculeGraphs:
 
     @property
     def has_fragments(self) -> bool:
-        """Whether the graphs have nodes for fragments and for the molecule."""
+        """True if the graphs have nodes for fragments and for the molecule."""
         return self.fragments != "none"
 
     @property
@@ -108,7 +108,7 @@ class MoleculeGraphs:
 
     @property
     def has_upper_nodes(self) -> bool:
-        """Whether some nodes have inputs."""
+        """True if some nodes have inputs."""
         return self.has_fragments or self.measures == "bond"
 
     def count(self, molecule: Chem.Mol) -> int:

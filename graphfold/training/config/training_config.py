@@ -221,7 +221,7 @@ def _part_faults(mapping: Mapping[str, Any]) -> Iterator[str]:
                 f"model.{name}._target_, for which auto takes what fits the targets."
             )
     if isinstance(trainer, Mapping) and trainer.get("_target_", TRAINER) != TRAINER:
-        yield f"trainer._target_ must be {TRAINER}. Leave it out."
+        yield f"trainer._target_ names '{trainer['_target_']}', but {TRAINER} trains. Leave it out."
 
 
 def _metrics_faults(mapping: Mapping[str, Any]) -> Iterator[str]:

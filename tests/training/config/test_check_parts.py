@@ -69,7 +69,7 @@ def test_what_is_no_callback_or_logger_is_refused(group: str, node: Any, fault: 
             ["+trainer.max_epoch=3"],
             r"trainer .* no option 'max_epoch'. Did you mean 'max_epochs'?",
         ),
-        (["trainer._target_=torch.nn.Identity"], "_target_ must be graphfold.training.Trainer"),
+        (["trainer._target_=torch.nn.Identity"], "but graphfold.training.Trainer trains"),
         (["trainer.accelerator=cpu", "trainer.precision=16-mixed"], "is for GPUs. Set trainer"),
     ],
 )
