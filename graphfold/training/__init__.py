@@ -24,7 +24,16 @@ _HOME = {
     "WandbLogger": "loop.loggers",
 }
 
-__all__ = [*_HOME]
+__all__ = [
+    "AverageWeights",
+    "Callback",
+    "EarlyStopping",
+    "Loop",
+    "MLflowLogger",
+    "TensorBoardLogger",
+    "Trainer",
+    "WandbLogger",
+]
 
 
 if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name
