@@ -128,14 +128,18 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
 def test_data_composes_with_the_model_that_it_chooses(
     data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphfold.training.config.check_parts._read_first_records", lambda _: None)  # no files
+    # No files are there.
+    place = "graphfold.training.config.check_parts._read_first_records"
+    monkeypatch.setattr(place, lambda _: None)
     composed = compose([f"data={data}", *NEEDED.get(data, [])])
     check_parts(composed.config)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_model_composes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphfold.training.config.check_parts._read_first_records", lambda _: None)  # no files
+    # No files are there.
+    place = "graphfold.training.config.check_parts._read_first_records"
+    monkeypatch.setattr(place, lambda _: None)
     composed = compose([f"model={model}"])
     own = composed.config.mapping["model"]
     needed = own.get("needs_data")  # which list operations do not have
