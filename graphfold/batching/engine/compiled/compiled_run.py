@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from graphfold.batching.engine.compiled.backward import CompiledBackward
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.errors import EngineError
+
+_kind = attrgetter("shape", "dtype", "device")
 
 
 def run_compiled(inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> dict[str, Tensor]:
@@ -50,7 +53,7 @@ class _Pass(torch.autograd.Function):
         ]
         saved = [*states, *read, *kept.values()]
         ctx.save_for_backward(*saved)
-        ctx.kinds = [None if tensor is None else _kind(tensor) for tensor in saved]
+        ctx.kinds = [_kind(tensor) for tensor in saved if tensor is not None]
         ctx.run, ctx.kept = run, list(kept)
         ctx.set_materialize_grads(False)
         run.tensors = ()
@@ -76,19 +79,16 @@ class _Pass(torch.autograd.Function):
         )
 
 
-def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
-    return tensor.shape, tensor.dtype, tensor.device
-
-
 def _require_kinds(saved: Sequence[Tensor | None], kinds: Sequence[object]) -> None:
     """Raises EngineError unless hooks have handed back what was saved; layouts may differ."""
-    for tensor, kind in zip(saved, kinds, strict=True):
-        if tensor is not None and _kind(tensor) != kind:
-            raise EngineError(
-                f"a pass saved a tensor {_shown(kind)} for backward, but got one "
-                f"{_shown(_kind(tensor))} back. Let saved_tensors_hooks unpack what they packed: "
-                "the same shape, dtype and device."
-            )
+    unpacked = [_kind(tensor) for tensor in saved if tensor is not None]
+    if unpacked == kinds:
+        return
+    before, after = next(pair for pair in zip(kinds, unpacked, strict=True) if pair[0] != pair[1])
+    raise EngineError(
+        f"a pass saved a tensor {_shown(before)} for backward, but got one {_shown(after)} back. "
+        "Let saved_tensors_hooks unpack what they packed: the same shape, dtype and device."
+    )
 
 
 def _shown(kind: Any) -> str:
