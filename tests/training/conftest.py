@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from shared_folders import made_once
 from training.tiny_runs import listops, train, write_corpora
-
-
-def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder `name`, made by the first test process that needs it."""
-    folder = factory.getbasetemp()
-    if folder.name.startswith("popen-"):  # of one process of several, beside theirs
-        folder = folder.parent
-    made = folder / f"shared-{name}"
-    with FileLock(folder / f"{name}.lock"):
-        if not made.exists():
-            make(made)
-    return made
 
 
 @pytest.fixture(scope="session")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few records of every corpus that an experiment reads."""
-    return _once(tmp_path_factory, "corpora", write_corpora)
+    return made_once(tmp_path_factory, "training_corpora", write_corpora)
 
 
 @pytest.fixture(scope="session")
 def listops_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two epochs on list operations, to be read or copied."""
-    return _once(tmp_path_factory, "listops", lambda folder: train(folder, *listops()))
+    return made_once(tmp_path_factory, "listops", lambda folder: train(folder, *listops()))
 
 
 @pytest.fixture
