@@ -178,14 +178,14 @@ class RowRun:
         if self.inputs.engine == "fast":
             choice = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
         if not choice.why_not:
-            return self._section(inputs, choice)
+            self._section(inputs, choice)
+            return
         sections = find_sections(plan, cells.keys(), choice.why_not)
         if len(sections) > 1:  # a section may read what only types of a later one have
             self.fields = {**self._without_rows(inputs), **self.fields}
         for types in sections:
             own = choice.among(plan.types.keys() & types)
             self._section(inputs.section(types, self.fields), own)
-        return None
 
     def _without_rows(self, inputs: PassInputs) -> dict[str, Tensor]:
         """The fields that a pass writes, [num_rows + 1, width], before any node has them."""

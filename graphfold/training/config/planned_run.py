@@ -20,10 +20,10 @@ from graphfold.training.run.run_folder import RunFolder
 AUTO_RESUME = "auto"
 
 #: What may change when a run is continued: none of it changes what an epoch computes.
-RESUMABLE = (*("trainer.max_epochs", "data.path", "data.root", "data.cache_dir", "data.vectors"),)
+RESUMABLE = ("trainer.max_epochs", "data.path", "data.root", "data.cache_dir", "data.vectors")
 
 #: The paths of a config that hold from any folder, where the run may be resumed and evaluated.
-PATHS = (*("data.path", "data.root", "data.cache_dir", "model.encoder_from", "init_from"),)
+PATHS = ("data.path", "data.root", "data.cache_dir", "model.encoder_from", "init_from")
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,6 @@ class Choice(NamedTuple):
 
     def among(self, types: Set[int]) -> Choice:
         """The choice for some types."""
-        if not self.why_not:
-            return self
         return Choice(
             {op_type: own for op_type, own in self.compiled.items() if op_type in types},
             {op_type: why for op_type, why in self.why_not.items() if op_type in types},
