@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from graphfold._torch import refuse_script
 from graphfold.batching.places import place_of_error
@@ -40,17 +39,6 @@ class Cell(nn.Module, ABC):
     arity: int | None = None
     reads: tuple[str, ...] | None = None
     _types: tuple[str, ...] = ()  # the node types that a network gives it; for messages
-    _programs: dict[Any, Any]  # by signature, see engine/compiled/choice.py
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        cell = super().__new__(cls)
-        # They refer to the cell, so they are kept here and nowhere else: then both go together.
-        vars(cell)["_programs"] = {}
-        return cell
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All that copies and pickles have; each makes programs of its own."""
-        return {name: value for name, value in vars(self).items() if name != "_programs"}
 
     __prepare_scriptable__ = refuse_script
 

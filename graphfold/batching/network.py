@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from graphfold.batching.check_cells import (
     check_reads,
     check_types,
 )
-from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, forget_programs
+from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, Programs, forget_forms
 from graphfold.batching.engine.field_sources import find_sources
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
@@ -96,6 +96,7 @@ class Network(nn.Module):
         self.kernel = kernel
         self.fuse, self.backend = fuse, backend
         self._ran: list[dict[str, str]] = []  # for each pass, type name -> how its cell ran
+        self._programs: list[Programs] = [{} for _ in self.passes]
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
@@ -108,6 +109,10 @@ class Network(nn.Module):
         self.absent = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(w)) for name, w in self._absent_widths.items()}
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that copies and pickles have; each makes programs of its own."""
+        return {**vars(self), "_programs": [{} for _ in self.passes]}
 
     if TYPE_CHECKING:  # torch's own says Any
 
@@ -153,6 +158,7 @@ class Network(nn.Module):
             kernel=self.kernel,
             fuse=self.fuse,
             backend=self.backend,
+            programs=self._programs,
         )
         vars(self)["_ran"] = inputs.ran  # a module is slow to set
         run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
@@ -190,7 +196,9 @@ class Network(nn.Module):
         The engine sees by itself whatever the code of a cell can read and that changes. This is for
         code that changes behind its back, such as a library that is loaded anew.
         """
-        forget_programs(cell for by_type in self.cells for _, cell in _each(by_type))
+        forget_forms()
+        for programs in self._programs:
+            programs.clear()
 
     def _check_inputs(self, batch: Batch, x: object) -> None:
         """Refuses other objects, a schedule of other passes or graphs, and odd absent states."""

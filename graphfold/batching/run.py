@@ -13,7 +13,7 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.check_states import as_mapping
-from graphfold.batching.engine.compiled.choice import Choice, find_compiled
+from graphfold.batching.engine.compiled.choice import Choice, Programs, find_compiled
 from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.compiled_run import run_compiled
 from graphfold.batching.engine.compiled.trial import RoundTrial
@@ -62,6 +62,7 @@ class RunInputs:
     kernel: str
     fuse: bool | None
     backend: str
+    programs: Sequence[Programs]  # of each pass
     # For each pass, type name -> how its cell ran, written as it runs.
     ran: list[dict[str, str]] = field(default_factory=list)
 
@@ -156,11 +157,11 @@ class RowRun:
             if isinstance(item, Rounds):
                 self._rounds(index, item, sources)
             else:
-                self._levels(item, plan, sources)
+                self._levels(index, item, sources)
         self.plan, self.index = plan, index
 
-    def _levels(self, item: Pass, plan: PassSchedule, sources: FieldSources) -> None:
-        (cells,) = sources.cells_by_round
+    def _levels(self, index: int, item: Pass, sources: FieldSources) -> None:
+        plan, (cells,) = self.batch.schedule.passes[index], sources.cells_by_round
         self.fields = self._given(plan)
         inputs = PassInputs(
             plan=plan,
@@ -176,7 +177,8 @@ class RowRun:
         )
         choice = Choice.as_it_is(inputs, "engine=autograd")
         if self.inputs.engine == "fast":
-            choice = find_compiled(inputs, self.inputs.fuse, self.inputs.backend)
+            fuse, programs = self.inputs.fuse, self.inputs.programs[index]
+            choice = find_compiled(inputs, fuse, self.inputs.backend, programs)
         if not choice.why_not:
             self._section(inputs, choice)
             return
@@ -234,8 +236,14 @@ class RowRun:
         is_fast, fuse = self.inputs.engine == "fast", self.inputs.fuse
         choice = Choice.as_it_is(inputs.as_pass, "engine=autograd")
         if is_fast:
-            backend, why_not = self.inputs.backend, inputs.why_not_compiled
-            choice = find_compiled(inputs.as_pass, fuse, backend, RoundTrial, why_not)
+            choice = find_compiled(
+                inputs.as_pass,
+                fuse,
+                self.inputs.backend,
+                self.inputs.programs[index],
+                RoundTrial,
+                inputs.why_not_compiled,
+            )
         # In rounds all types wait for each other.
         if choice.is_compiled:
             self.fields = run_compiled_rounds(inputs, choice.compiled)

@@ -26,7 +26,7 @@ from graphfold.batching.children import Children, Readable, StateReader
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.recorder import record
 from graphfold.batching.compiler.row_count import counted_len
-from graphfold.batching.compiler.values import Untraceable
+from graphfold.batching.compiler.values import Keeping, Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.places import find_place, place_of_error
 from graphfold.errors import GraphfoldError, SchemaError
@@ -116,10 +116,11 @@ class Trace:
             gc.collect()  # those that are only held by each other
         kept = [tensor for tensor in (made() for made in self.made) if tensor is not None]
         if kept:
-            raise Untraceable(
+            reason = (
                 f"it keeps a tensor of {kept[0].dim()} dimensions that it computes, as in a cache "
                 "or an attribute. Compute such tensors in __init__ and register them as buffers"
             )
+            raise Keeping(reason, list(map(weakref.ref, kept)))
 
 
 def trace(cell: Cell, signature: Signature) -> Trace:

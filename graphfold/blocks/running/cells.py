@@ -36,15 +36,11 @@ class Constant(NamedTuple):
 Source: TypeAlias = Constant | tuple[int, int] | None
 
 
+@dataclass
 class Precision:
-    """The floating-point dtype in which a model computes now; shared by its cells.
+    """The floating-point dtype in which a model computes now; shared by its cells."""
 
-    Attributes:
-        dtype: the dtype.
-    """
-
-    def __init__(self) -> None:
-        self.dtype = torch.float32
+    dtype: torch.dtype = torch.float32
 
 
 @dataclass(frozen=True)

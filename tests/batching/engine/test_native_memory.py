@@ -444,13 +444,13 @@ def test_a_cell_that_holds_its_own_methods_is_freed(how):
     assert gone() is None
 
 
-def test_copies_and_pickles_of_a_cell_have_no_programs():
+def test_copies_and_pickles_of_a_network_have_no_programs():
     problem = Problem("up")
-    cell = problem.network.cells[0]["word"][0]
-    assert vars(cell)["_programs"]
-    for made in (copy.copy(cell), copy.deepcopy(cell), pickle.loads(pickle.dumps(cell))):
-        assert vars(made)["_programs"] == {}
-    copied = copy.deepcopy(problem.network)
+    network = problem.network
+    assert network._programs[0]
+    for made in (copy.copy(network), copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        assert made._programs == [{}]
+    copied = copy.deepcopy(network)
     torch.testing.assert_close(step(copied, problem.batch, problem.x), problem.want)
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,17 +20,17 @@ from graphfold.batching.compiler.assembly import compile_cell
 from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.trace import Signature
-from graphfold.batching.compiler.values import Untraceable, Unwritable
+from graphfold.batching.compiler.values import Keeping, Untraceable, Unwritable
 from graphfold.batching.engine.compiled.check import check, depends_on_group
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
-from graphfold.batching.engine.watch import Unwatchable, Watch
+from graphfold.batching.engine.stamp import Stamp
 from graphfold.batching.kernels.segment import NATIVE, Kernel
 from graphfold.errors import EngineError
 
-#: What is remembered of one cell: training, evaluation, and little more. A cell that changes with
-#: every batch would gather programs without end.
-MAX_KNOWN = 8
+#: For so many kinds of inputs a pass remembers programs: training, evaluation, and little more.
+#: Inputs that change with every batch would gather programs without end.
+MAX_KNOWN = 16
 
 
 #: What runs programs, in the order in which they are asked whether they can.
@@ -39,6 +39,10 @@ BACKENDS: Mapping[str, Backend] = {
 }
 #: The first that can.
 AUTO = "auto"
+
+#: A tensor as a program knows it: name, sizes, dtype, whether a gradient is wanted.
+Kind: TypeAlias = tuple[str, torch.Size, torch.dtype, bool]
+Result = TypeVar("Result")
 
 #: Added to the reason why a cell is not compiled.
 DEPENDS_ON_BATCH = (
@@ -55,9 +59,20 @@ class Known(NamedTuple):
 
     compiled: CompiledCell | None
     reason: str = ""
-    watch: Watch | None = None  # None if no change could alter the result
-    retries: int = 0  # how often in a row it was changed, and refused for the same reason
     is_traced: bool = False  # whether another backend may have programs for it
+    stamp: Stamp | None = None  # of the cell that it is for
+    retries: int = 0  # how often in a row it was changed, and refused for the same reason
+
+    def is_for(self, cell: Cell) -> bool:
+        """True if it holds for a cell as it is now."""
+        assert self.stamp is not None
+        return self.stamp.cell is cell and (
+            self.retries >= MAX_RETRIES or self.stamp.is_unchanged()
+        )
+
+
+#: What the cells of one pass have come to: kinds of inputs -> op type -> result.
+Programs: TypeAlias = dict[Hashable, dict[int, Known]]
 
 
 class Choice(NamedTuple):
@@ -91,9 +106,9 @@ class Choice(NamedTuple):
         return f"as it is ({reason})"
 
 
-#: What cells of one form have come to, see `Watch.form`: layers, members of an ensemble, a model
+#: What cells of one form have come to, see `Stamp.form`: layers, members of an ensemble, a model
 #: that is loaded or made again.
-_OF_FORM: dict[tuple[str, Signature, Hashable], Known] = {}
+_OF_FORM: dict[Hashable, Known] = {}
 #: How much of that is remembered, some 30 kB each.
 MAX_FORMS = 256
 _SAID: set[tuple[str, str]] = set()
@@ -119,6 +134,7 @@ def find_compiled(
     inputs: PassInputs,
     fuse: bool | None,
     backend: str = AUTO,
+    programs: Programs | None = None,
     trial: type[Trial] = PassTrial,
     why_not: Callable[[Mapping[int, CompiledCell]], str | None] | None = None,
 ) -> Choice:
@@ -130,6 +146,7 @@ def find_compiled(
         inputs: the pass.
         fuse: True if each cell has to be compiled, False if none shall be.
         backend: what runs programs, of `BACKENDS`; or the first that can.
+        programs: remembers what was compiled for the pass.
         trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
             otherwise than of passes up and down.
         why_not: says of the programs of all cells why the pass cannot run as programs, if so.
@@ -140,8 +157,8 @@ def find_compiled(
     reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return Choice.as_it_is(inputs, reason or "no cell of the pass has fields")
-    signatures = _Signatures(inputs, torch.is_grad_enabled(), trial.in_rounds)
-    compiled, refused = _compile_by_any(inputs, signatures, backend, trial)
+    wanted = _Wanted(inputs, {} if programs is None else programs, trial)
+    compiled, refused = _compile_by_any(wanted, backend)
     reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
     for op_type in _alone(inputs, compiled):
         reasons[op_type] = "a node alone has no variance"
@@ -151,26 +168,99 @@ def find_compiled(
     return Choice(compiled, reasons)
 
 
+class _Wanted:
+    """A pass whose cells want programs, and the kinds of all that its cells may read.
+
+    Args:
+        inputs: the pass.
+        programs: what was compiled for it.
+        trial: how programs are tried.
+    """
+
+    def __init__(self, inputs: PassInputs, programs: Programs, trial: type[Trial]) -> None:
+        self.inputs, self.trial, self._programs = inputs, trial, programs
+        self.dtype, self.device = inputs.dtype(next(iter(inputs.fields))), inputs.device
+        self._differentiate = torch.is_grad_enabled()
+        self._of_all = (
+            (self.dtype, self.device, self._differentiate, tuple(inputs.fields.items())),
+            self._kinds(inputs.given.items(), 1),
+            self._kinds(inputs.edge.items(), 1),
+            self._kinds(inputs.shared.items(), 0),
+        )
+        tables = inputs.tables
+        self._of_types = tuple(
+            [
+                (
+                    *(op_type, cell.training, inputs.readable[op_type]),
+                    self._kinds(parts(inputs.x[op_type]), 1),
+                    self._kinds(tables[op_type].items(), 1) if op_type in tables else None,
+                )
+                for op_type, cell in inputs.cells.items()
+            ]
+        )
+
+    def programs(self, backend: Backend) -> dict[int, Known]:
+        """What was compiled for inputs of these kinds, by op type."""
+        key = backend.name, self._of_all, self._of_types
+        found = self._programs.get(key)
+        if found is None:
+            found = {}
+            _remember(self._programs, key, found, MAX_KNOWN)
+        return found
+
+    def signature(self, op_type: int) -> Signature:
+        """The kinds of what the cell of a type may read."""
+        in_rounds, (_, given, edge, shared) = self.trial.in_rounds, self._of_all
+        readable, x, tables = next(own[2:] for own in self._of_types if own[0] == op_type)
+        fields = self.inputs.fields
+        widths = {name: shape[0] for name, shape, _, _ in given} | fields
+        return Signature(
+            self.dtype,
+            None if in_rounds else self.inputs.cells[op_type].arity,
+            x,
+            edge if tables is None else tables,
+            tuple(widths.items()),
+            tuple((name, has_gradient) for name, _, _, has_gradient in given),
+            shared,
+            self._differentiate,
+            frozenset(fields),
+            has_tables=tables is not None,
+            in_rounds=in_rounds,
+            device=self.device,
+            readable=readable,
+        )
+
+    def _kinds(self, tensors: Iterable[tuple[str, Tensor]], first: int) -> tuple[Kind, ...]:
+        """Tensors by name as a program knows them, each with its sizes from the `first` on."""
+        differentiate = self._differentiate
+        return tuple(
+            [
+                (name, value.shape[first:], value.dtype, differentiate and value.requires_grad)
+                for name, value in tensors
+            ]
+        )
+
+
 def _compile_by_any(
-    inputs: PassInputs, signatures: _Signatures, backend: str, trial: type[Trial]
+    wanted: _Wanted, backend: str
 ) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
     """The programs of the first backend that has all that can be traced, and the cells without."""
     compiled: dict[int, CompiledCell] = {}
-    device = signatures.device.type
+    device = wanted.device.type
     here = [own for own in BACKENDS.values() if device in own.devices]
-    refused = {} if here else _refuse_all(inputs, f"no backend runs on {device}")
+    refused = {} if here else _refuse_all(wanted.inputs, f"no backend runs on {device}")
     before: dict[int, _Refusal] = {}  # by the backends before
     for candidate in here if backend == AUTO else (BACKENDS[backend],):
-        missing = candidate.why_not(signatures.device, signatures.dtype)
+        missing = candidate.why_not(wanted.device, wanted.dtype)
         if missing is not None and backend != AUTO:
             raise EngineError(
                 f"backend={backend} cannot run: {missing}. Use backend={AUTO} "
                 f"(model.backend={AUTO})."
             )
         if missing is None:
-            compiled, refused = _compile_all(inputs, signatures, candidate, trial)
+            compiled, refused = _compile_all(wanted, candidate)
         elif not compiled:
-            refused = _refuse_all(inputs, missing)
+            refused = _refuse_all(wanted.inputs, missing)
         if not any(own.is_of_backend for own in refused.values()):
             break
         before = {**refused, **before}
@@ -198,15 +288,18 @@ def _refuse_all(inputs: PassInputs, reason: str) -> dict[int, _Refusal]:
 
 
 def _compile_all(
-    inputs: PassInputs, signatures: _Signatures, backend: Backend, trial: type[Trial]
+    wanted: _Wanted, backend: Backend
 ) -> tuple[dict[int, CompiledCell], dict[int, _Refusal]]:
     """The programs of the cells, and the cells that have none."""
     found: dict[int, CompiledCell] = {}
     refused: dict[int, _Refusal] = {}
-    for op_type, cell in inputs.cells.items():
-        if op_type not in inputs.plan.types:
+    programs, types = wanted.programs(backend), wanted.inputs.plan.types
+    for op_type, cell in wanted.inputs.cells.items():
+        if op_type not in types:
             continue
-        known = _find(cell, signatures.of(op_type), backend, trial)
+        known = programs.get(op_type)
+        if known is None or not known.is_for(cell):
+            known = programs[op_type] = _compile(cell, op_type, wanted, backend, known)
         if known.compiled is None:
             refused[op_type] = _Refusal(type(cell).__name__, known.reason, known.is_traced)
         else:
@@ -247,29 +340,34 @@ def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
     return reason
 
 
-def _find(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
-    """The result of compiling a cell, which is compiled now if it is new or has changed."""
-    key = backend.name, signature
-    known = _programs_of(cell).get(key)
-    if known is not None and (known.watch is None or known.watch.is_unchanged()):
-        return known
+def _compile(
+    cell: Cell, op_type: int, wanted: _Wanted, backend: Backend, before: Known | None
+) -> Known:
+    """The result of compiling a cell, or of one of the same form.
+
+    Args:
+        cell: the cell.
+        op_type: its type.
+        wanted: the pass.
+        backend: what runs programs.
+        before: the result for the cell before it changed.
+    """
     with _COMPILING:
-        found = _compile(cell, signature, backend, trial)
-        if known is not None and found.compiled is None and found.reason == known.reason:
-            found = found._replace(retries=known.retries + 1)
-            if found.retries >= MAX_RETRIES:
-                found = found._replace(watch=None)
-        _remember(_programs_of(cell), key, found, MAX_KNOWN)
-        return found
+        _require_on(cell, wanted.device)
+        stamp, signature = Stamp(cell), wanted.signature(op_type)
+        form = stamp.form()
+        key = backend.name, signature, form
+        found = None if form is None else _OF_FORM.get(key)
+        if found is None:
+            found = _compile_anew(cell, signature, backend, wanted.trial, stamp)
+        if form is not None:
+            _remember(_OF_FORM, key, found, MAX_FORMS)
+        is_again = before is not None and found.compiled is None and found.reason == before.reason
+        retries = before.retries + 1 if is_again and before is not None else 0
+        return found._replace(stamp=stamp, retries=retries)
 
 
-def _programs_of(cell: Cell) -> dict[tuple[str, Signature], Known]:
-    """The result of compiling a cell, which is remembered."""
-    programs: dict[tuple[str, Signature], Known] = vars(cell)["_programs"]
-    return programs
-
-
-def _remember(known: dict[Any, Known], key: Hashable, found: Known, most: int) -> None:
+def _remember(known: dict[Hashable, Result], key: Hashable, found: Result, most: int) -> None:
     """Stores a result as the newest, and drops the oldest beyond the limit."""
     known.pop(key, None)
     while len(known) >= most:
@@ -277,103 +375,44 @@ def _remember(known: dict[Any, Known], key: Hashable, found: Known, most: int) -
     known[key] = found
 
 
-def forget_programs(cells: Iterable[Cell]) -> None:
-    """Has the cells traced and tried again when they are next used."""
+def forget_forms() -> None:
+    """Has all cells traced and tried again that are compiled from now on."""
     with _COMPILING:
         _OF_FORM.clear()
-        for cell in cells:
-            _programs_of(cell).clear()
-
-
-class _Signatures:
-    """The signatures of the cells of a pass: all that their programs depend on.
-
-    Args:
-        inputs: the pass.
-        differentiate: whether backward follows.
-        in_rounds: whether these are rounds of message passing.
-    """
-
-    def __init__(self, inputs: PassInputs, differentiate: bool, in_rounds: bool) -> None:
-        self._inputs, self._differentiate, self._in_rounds = inputs, differentiate, in_rounds
-        self.dtype, self.device = inputs.dtype(next(iter(inputs.fields))), inputs.device
-        widths = {name: value.shape[1] for name, value in inputs.given.items()} | inputs.fields
-        self._fields, self._written = tuple(widths.items()), frozenset(inputs.fields)
-        self._given = tuple(
-            [(n, differentiate and value.requires_grad) for n, value in inputs.given.items()]
-        )
-        self._edge = self._kinds(inputs.edge.items(), 1)
-        self._shared = self._kinds(inputs.shared.items(), 0)
-
-    def of(self, op_type: int) -> Signature:
-        """The signature of the cell of a type."""
-        inputs, table = self._inputs, self._inputs.tables.get(op_type)
-        return Signature(
-            self.dtype,
-            None if self._in_rounds else inputs.cells[op_type].arity,
-            self._kinds(parts(inputs.x[op_type]), 1),
-            self._edge if table is None else self._kinds(table.items(), 1),
-            self._fields,
-            self._given,
-            self._shared,
-            self._differentiate,
-            self._written,
-            has_tables=table is not None,
-            in_rounds=self._in_rounds,
-            device=self.device,
-            readable=inputs.readable[op_type],
-        )
-
-    def _kinds(
-        self, tensors: Iterable[tuple[str, Tensor]], first: int
-    ) -> tuple[tuple[str, tuple[int, ...], torch.dtype, bool], ...]:
-        """Tensors by name as a program knows them, each with its sizes from the `first` on."""
-        differentiate = self._differentiate
-        return tuple(
-            [
-                (name, value.shape[first:], value.dtype, differentiate and value.requires_grad)
-                for name, value in tensors
-            ]
-        )
-
-
-def _compile(cell: Cell, signature: Signature, backend: Backend, trial: type[Trial]) -> Known:
-    """The result of compiling a cell, or of one of the same form."""
-    try:
-        watch = Watch(cell)
-    except Unwatchable as reason:
-        return Known(None, _in_full(str(reason), cell, signature, trial))
-    _require_on(cell, signature.device)
-    form = watch.form()
-    key = backend.name, signature, form
-    found = None if form is None else _OF_FORM.get(key)
-    if found is None:
-        found = _compile_anew(cell, signature, backend, trial, watch)
-    if form is not None:
-        _remember(_OF_FORM, key, found, MAX_FORMS)
-    return found._replace(watch=watch)
 
 
 @outside_modes  # tracing and trying are no part of the run
 def _compile_anew(
-    cell: Cell, signature: Signature, backend: Backend, trial: type[Trial], watch: Watch
+    cell: Cell, signature: Signature, backend: Backend, trial: type[Trial], stamp: Stamp
 ) -> Known:
-    before = watch.snapshot()
     try:
+        if reason := stamp.refusal():
+            raise Untraceable(reason)
         compiled = compile_cell(cell, signature, backend)
         check(cell, compiled, signature, trial)
-        if not watch.is_unchanged():
+        if not stamp.is_unchanged():
             raise Untraceable("it changes what it reads, such as an attribute, while it runs")
+        return Known(compiled)
     except Untraceable as reason:
-        before.restore()
-        is_traced = isinstance(reason, Unwritable)
-        text = str(reason) if is_traced else _in_full(str(reason), cell, signature, trial)
-        before.restore()  # a cell that was judged has kept tensors, too
-        return Known(None, text, is_traced=is_traced)
-    except BaseException:
-        before.restore()
-        raise
-    return Known(compiled)
+        refused = reason.with_traceback(None)  # its frames hold tensors of the trace
+    finally:
+        stamp.restore()
+    if isinstance(refused, Keeping) and refused.is_keeping():
+        raise _kept_outside(cell)
+    is_traced = isinstance(refused, Unwritable)
+    text = str(refused) if is_traced else _in_full(str(refused), cell, signature, trial)
+    stamp.restore()  # a cell that was judged has kept tensors, too
+    return Known(None, text, is_traced)
+
+
+def _kept_outside(cell: Cell) -> EngineError:
+    """The error for a cell whose tensors are still somewhere when its attributes are put back."""
+    return EngineError(
+        f"{type(cell).__name__} keeps a tensor that it computes in a global, or in a cache such as "
+        "that of functools.lru_cache, where the engine cannot put back what was there. Compute "
+        "such tensors in __init__ and register them as buffers; fuse=False (model.fuse=false) "
+        "allows it."
+    )
 
 
 @outside_modes

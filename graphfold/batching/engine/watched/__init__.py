@@ -1,1 +1,0 @@
-"""Watched: what the code of a cell can read apart from tensors, and how it is read again."""
