@@ -193,8 +193,8 @@ class Network(nn.Module):
     def recompile(self) -> None:
         """Has all cells traced and tried again at their next call.
 
-        The engine sees by itself whatever the code of a cell can read and that changes. This is for
-        code that changes behind its back, such as a library that is loaded anew.
+        The engine sees changes of parameters, buffers, plain attributes and the mode by itself. Call
+        this after a change of a global, of a closure's variable or of a class that `forward` reads.
         """
         forget_forms()
         for programs in self._programs:
