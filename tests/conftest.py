@@ -17,7 +17,7 @@ from torch import Tensor
 from graphfold.batching import Batch, Network, States
 from graphfold.batching.backends.triton import TritonBackend
 from graphfold.batching.cell import NodeInput
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import choice, programs
 from graphfold.batching.native.library import cache_folder
 
 # The machines that run the tests differ in speed by much, so time is no reason to fail.
@@ -137,7 +137,7 @@ def _process_as_before() -> Iterator[None]:
 @pytest.fixture
 def own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that change the compiler: cells of other tests have no part in what it makes."""
-    monkeypatch.setattr(choice, "_OF_FORM", {})
+    monkeypatch.setattr(programs, "_OF_FORM", {})
 
 
 @pytest.fixture(autouse=True, scope="session")

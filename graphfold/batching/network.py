@@ -17,7 +17,8 @@ from graphfold.batching.check_cells import (
     check_reads,
     check_types,
 )
-from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, Programs, forget_forms
+from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS
+from graphfold.batching.engine.compiled.programs import Programs, forget_forms
 from graphfold.batching.engine.field_sources import find_sources
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
@@ -193,8 +194,9 @@ class Network(nn.Module):
     def recompile(self) -> None:
         """Has all cells traced and tried again at their next call.
 
-        The engine sees changes of parameters, buffers, plain attributes and the mode by itself. Call
-        this after a change of a global, of a closure's variable or of a class that `forward` reads.
+        The engine sees changes of parameters, buffers, plain attributes and the mode by itself.
+        Call this after a change of a global, of a closure's variable or of a class that `forward`
+        reads.
         """
         forget_forms()
         for programs in self._programs:

@@ -13,9 +13,10 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.check_states import as_mapping
-from graphfold.batching.engine.compiled.choice import Choice, Programs, find_compiled
+from graphfold.batching.engine.compiled.choice import Choice, find_compiled
 from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.compiled_run import run_compiled
+from graphfold.batching.engine.compiled.programs import Programs
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.field_sources import FieldsByType, FieldSources

@@ -21,7 +21,7 @@ from graphfold.batching import Network, Up
 from graphfold.batching.backends import torch_program, triton
 from graphfold.batching.backends.fused_kernel import Launcher
 from graphfold.batching.backends.triton import TritonBackend
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import choice, programs
 from graphfold.dag import GraphBuilder
 from graphfold.errors import EngineError
 from graphfold.layers import ChildSumTreeLSTMCell, LeafCell, TreeFCCell
@@ -83,7 +83,7 @@ def test_large_values_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
     want = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
     few = Launcher.launches - before
     monkeypatch.setattr(triton, "MAX_EXPRESSIONS", 2)
-    monkeypatch.setattr(choice, "_OF_FORM", {})
+    monkeypatch.setattr(programs, "_OF_FORM", {})
     before = Launcher.launches
     actual = states_and_gradients(tree_lstm(), DAG, make_x(DAG))
     assert Launcher.launches - before > few

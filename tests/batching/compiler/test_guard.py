@@ -18,7 +18,7 @@ from torch import Tensor
 from graphfold.batching import Children
 from graphfold.batching.compiler.row_count import RowCount, RowShape, without_counts
 from graphfold.batching.compiler.values import Untraceable
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import programs
 from graphfold.errors import EngineError
 
 Change = Callable[["Odd", Tensor, Children], Tensor]
@@ -204,14 +204,18 @@ def test_a_cell_that_remembers_is_traced_a_few_times_only(monkeypatch):
         make_network(cells=[{**tree_cells(), "word": Odd(in_attribute)}]),
         random_dag(4, 0),
     )
-    compiled, calls = choice._compile, []
-    monkeypatch.setattr(choice, "_compile", lambda *args: calls.append(args) or compiled(*args))
+    compiled, calls = programs._compile_anew, []
+    monkeypatch.setattr(
+        programs, "_compile_anew", lambda *args: calls.append(args) or compiled(*args)
+    )
     x = make_x(dag)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(12):
             states_and_gradients(network, dag, x)
-    assert 1 <= len([cell for cell, *_ in calls if isinstance(cell, Odd)]) <= 1 + choice.MAX_RETRIES
+    assert (
+        1 <= len([cell for cell, *_ in calls if isinstance(cell, Odd)]) <= 1 + programs.MAX_RETRIES
+    )
 
 
 def refuse(use: str) -> Any:

@@ -147,7 +147,7 @@ def test_a_change_is_seen(name: str) -> None:
     assert not stamp.is_unchanged()
 
 
-@pytest.mark.parametrize("name", CHANGES.keys() - {"another module"})
+@pytest.mark.parametrize("name", [name for name in CHANGES if name != "another module"])
 def test_cells_of_one_form_are_equal_and_others_are_not(name: str) -> None:
     make, change = CHANGES[name]
     form = Stamp(make()).form()

@@ -25,7 +25,7 @@ from engine_cells import (
 from torch import Tensor, nn
 
 from graphfold.batching import Down, Network, Up
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import programs
 from graphfold.dag import TypedDAG
 
 
@@ -133,13 +133,13 @@ def test_a_change_of_a_copy_is_followed(name, network, dag):
 @pytest.fixture
 def compiled(monkeypatch, own_programs) -> list[str]:
     """The classes of the cells that are compiled, with their copies in float64."""
-    names, compile_cell = [], choice.compile_cell
+    names, compile_cell = [], programs.compile_cell
 
     def noted(cell, *rest):
         names.append(type(cell).__name__)
         return compile_cell(cell, *rest)
 
-    monkeypatch.setattr(choice, "compile_cell", noted)
+    monkeypatch.setattr(programs, "compile_cell", noted)
     return names
 
 
@@ -164,11 +164,11 @@ def test_cells_of_one_form_are_compiled_once(network, dag, compiled):
 
 @pytest.mark.usefixtures("own_programs")
 def test_the_number_of_remembered_forms_is_bounded(network, dag, monkeypatch):
-    monkeypatch.setattr(choice, "MAX_FORMS", 3)
+    monkeypatch.setattr(programs, "MAX_FORMS", 3)
     for factor in range(6):
         word(network).factor = float(factor)
         assert_right(network, dag)
-    assert len(choice._OF_FORM) <= 3
+    assert len(programs._OF_FORM) <= 3
 
 
 def test_a_changed_attribute_and_back(network, dag):
@@ -184,7 +184,7 @@ def test_a_cell_that_changes_all_the_time_gathers_no_programs(network, dag):
         word(network).factor = float(factor)
         with torch.no_grad():
             network(make_batch(dag, network), make_x(dag))
-    assert len(network._programs[0]) <= choice.MAX_KNOWN
+    assert len(network._programs[0]) <= programs.MAX_KNOWN
 
 
 def test_conversion_to_another_dtype(network):
