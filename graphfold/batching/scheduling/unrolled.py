@@ -21,7 +21,7 @@ from torch import Tensor
 
 from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
-from graphfold.dag.depth import IntArray, spread_runs
+from graphfold.dag.depth import IntArray, run_pointers, spread_runs
 
 #: By op type, rows to read; None for all as they are.
 _Rows: TypeAlias = "tuple[RowIndex | None, ...]"
@@ -92,12 +92,22 @@ class UnrolledRounds:
         )
 
 
-class _Unrolled(NamedTuple):
-    """The round, type and node of each unrolled row."""
+class _Block(NamedTuple):
+    """The rows of a type in one round, as the plan of a round has them.
 
-    row: IntArray  # [num_rows] a row of the plan
-    number: IntArray  # [num_rows] the round
-    of: IntArray  # [num_rounds + 1, num_plan_rows + 1] the unrolled row of each
+    Args:
+        number: of the round; 0 is the state before the first.
+        whole: all rows of the type.
+        rows: [size] those that have a row of their own in the round; a slice for all.
+        size: how many there are.
+        start: the first of their unrolled rows.
+    """
+
+    number: int
+    whole: Group
+    rows: IntArray | slice
+    size: int
+    start: int
 
 
 def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) -> UnrolledRounds:
@@ -110,82 +120,107 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
             each row equals then; nothing if no rows are equal. Nodes that are equal in the end have
             one row already; these are equal in early rounds only.
     """
-    num_types = len(plan.type_order)
-    rows = _find_rows(plan, num_rounds, equal)
-    later, plan_ptr = rows.number > 0, plan.child_ptr.numpy()
-    start = plan_ptr[rows.row - 1]
-    ptr, reading, edge = spread_runs(start, (plan_ptr[rows.row] - start) * later)
-    read = plan.child_row.numpy()[edge]
-    child = rows.of[rows.number[reading] - 1, read]
-    before = np.append(0, rows.of[rows.number - 1, rows.row] * later)
-    degree = np.append(0, plan_ptr[1:] - plan_ptr[:-1])  # of an absent child none
-    loop = None if plan.loop is None else plan.loop.numpy()
-    if loop is not None:
-        degree[1:] -= np.bincount(plan.reading.numpy(), loop, plan.num_rows).astype(np.int64)
-    groups = _groups(plan, rows, ptr)
+    blocks = _find_blocks(plan, num_rounds, equal)
+    of = np.zeros((num_rounds + 1, plan.num_rows + 1), np.int64)  # the unrolled row of each
+    for block in blocks:
+        of[block.number, block.rows] = np.arange(block.start, block.start + block.size)
+    for unrolled_row, first in zip(of, equal, strict=False):
+        unrolled_row[:] = unrolled_row[first]
+    degree = np.append(0, plan.child_ptr.diff().numpy())  # of an absent child none
+    counts, edges, child, before = _follow(plan, blocks, of, degree)
+    ptr = run_pointers(counts)
+    if plan.loop is not None:
+        loops = np.bincount(plan.reading.numpy(), plan.loop.numpy(), plan.num_rows)
+        degree[1:] -= loops.astype(np.int64)
     numpy = torch.from_numpy
     unrolled = PassSchedule(
-        groups=groups,
+        groups=tuple(sorted(_group(block, len(plan.type_order), ptr) for block in blocks)),
         row=plan.row,
-        node=numpy(np.zeros(len(rows.row), np.int64)),
+        node=numpy(np.zeros(len(counts), np.int64)),
         child_ptr=numpy(ptr),
         child_row=numpy(child),
-        reading=numpy(reading),
-        edge=numpy(plan.edge.numpy()[edge]),
-        type_order=(None,) * (num_types * (num_rounds + 1)),
+        reading=numpy(np.repeat(np.arange(len(counts)), counts)),
+        edge=numpy(plan.edge.numpy()[edges]),
+        type_order=(None,) * (len(plan.type_order) * (num_rounds + 1)),
         read_types=frozenset(),
-        previous_row=numpy(before),
-        neighbor_count=numpy(degree[read]),
-        loop=None if loop is None else numpy(loop[edge]),
+        previous_row=numpy(np.append(0, before)),
+        neighbor_count=numpy(degree[plan.child_row.numpy()[edges]]),
+        loop=None if plan.loop is None else numpy(plan.loop.numpy()[edges]),
     )
-    order, kept, spread = _find_indices(plan, rows, groups)
-    return UnrolledRounds(unrolled, order, kept, spread)
+    return UnrolledRounds(unrolled, *_find_indices(plan, blocks, of))
 
 
-def _groups(plan: PassSchedule, rows: _Unrolled, ptr: IntArray) -> tuple[Group, ...]:
-    """The rows of each type in each round, round by round, with edges from `ptr`."""
-    types, num_layers = plan.types.values(), len(rows.of)
-    codes = [n * len(plan.type_order) + own.op_type for own in types for n in range(num_layers)]
-    start = rows.of[:, [own.start for own in types]].T.flatten()
-    stop = np.append(start[1:], len(rows.row) + 1)
-    bounds = (column.tolist() for column in (start, stop, ptr[start - 1], ptr[stop - 1]))
-    return tuple(sorted(map(Group, codes, *bounds)))
+def _find_blocks(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]) -> list[_Block]:
+    """The blocks of the first type in every round, then those of the next type."""
+    blocks, start = [], 1
+    for whole in plan.types.values():
+        everyone = np.arange(whole.start, whole.stop)
+        for number in range(num_rounds + 1):
+            rows: IntArray | slice = whole.rows
+            size = whole.size
+            if equal:
+                own = everyone[equal[number][rows] == everyone]
+                rows, size = (rows, size) if len(own) == size else (own, len(own))
+            blocks.append(_Block(number, whole, rows, size, start))
+            start += size
+    return blocks
+
+
+def _follow(
+    plan: PassSchedule, blocks: Sequence[_Block], of: IntArray, degree: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """What the unrolled rows read: all of the round before.
+
+    Returns:
+        [num_rows] how many children each has, [num_edges] the edges of the plan, and the row that
+        each reads; [num_rows] the row of the same node in the round before, or 0.
+    """
+    counts, edges, child, before = [], [], [], []
+    child_ptr, child_row = plan.child_ptr.numpy(), plan.child_row.numpy()
+    for number, whole, rows, size, _ in blocks:
+        if number == 0:
+            counts.append(np.zeros(size, np.int64))
+            before.append(counts[-1])
+            continue
+        counts.append(degree[rows])
+        before.append(of[number - 1, rows])
+        if isinstance(rows, slice):
+            edges.append(np.arange(whole.edge_start, whole.edge_stop))
+            read = child_row[whole.edges]
+        else:
+            edges.append(spread_runs(child_ptr[rows - 1], counts[-1])[2])
+            read = child_row[edges[-1]]
+        child.append(of[number - 1].take(read))
+    none = [np.zeros(0, np.int64)]
+    parts = (counts or none, edges or none, child or none, before or none)
+    joined = tuple(map(np.concatenate, parts))
+    return joined[0], joined[1], joined[2], joined[3]
+
+
+def _group(block: _Block, num_types: int, ptr: IntArray) -> Group:
+    """The rows of a block as a group, with edges from `ptr`."""
+    code, stop = block.number * num_types + block.whole.op_type, block.start + block.size
+    return Group(code, block.start, stop, int(ptr[block.start - 1]), int(ptr[stop - 1]))
 
 
 def _find_indices(
-    plan: PassSchedule, rows: _Unrolled, groups: Sequence[Group]
+    plan: PassSchedule, blocks: Sequence[_Block], of: IntArray
 ) -> tuple[list[_Rows], _Rows, _Rows]:
     """`order`, `kept` and `spread` of `UnrolledRounds`."""
     kept: list[RowIndex | None] = [None] * len(plan.type_order)
-    order, spread = [list(plan.type_order) for _ in rows.of], kept.copy()
-    for group in groups:
-        number, op_type = divmod(group.op_type, len(kept))
-        whole, own = plan.types[op_type], plan.type_order[op_type]
-        if group.size == whole.size:
+    order, spread = [list(plan.type_order) for _ in of], kept.copy()
+    for number, whole, rows, _, start in blocks:
+        if isinstance(rows, slice):
             continue
-        there = rows.row[group.positions] - whole.start
+        op_type, there = whole.op_type, rows - whole.start
+        own = plan.type_order[op_type]
         order[number][op_type] = _index(there if own is None else own.rows.numpy()[there])
         if number == 0:
             kept[op_type] = _index(there)
         elif number == len(order) - 1:
-            spread[op_type] = _index(rows.of[number, whole.rows] - group.start)
+            spread[op_type] = _index(of[number, whole.rows] - start)
     return [tuple(own) for own in order], tuple(kept), tuple(spread)
 
 
 def _index(rows: IntArray) -> RowIndex:
     return RowIndex(torch.from_numpy(rows))
-
-
-def _find_rows(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]) -> _Unrolled:
-    """The rows of the first type in every round, then of the next type."""
-    everyone, num_layers = np.arange(plan.num_rows + 1), num_rounds + 1
-    stands = np.stack(equal or [everyone] * num_layers)
-    is_own = stands == everyone
-    places = [np.zeros((2, 0), np.int64)]
-    for whole in plan.types.values():
-        number, position = is_own[:, whole.rows].nonzero()
-        places.append(np.stack([number, position + whole.start]))
-    number, row = np.concatenate(places, axis=1)
-    of = np.zeros((num_layers, plan.num_rows + 1), np.int64)
-    of[number, row] = np.arange(1, len(row) + 1)
-    return _Unrolled(row, number, np.take_along_axis(of, stands, 1))
