@@ -60,7 +60,6 @@ class Known(NamedTuple):
 #: What the cells of one pass have come to: kinds of inputs -> op type -> result.
 Programs: TypeAlias = dict[Hashable, dict[int, Known]]
 
-
 #: What cells of one form have come to, see `Stamp.form`: layers, members of an ensemble, a model
 #: that is loaded or made again.
 _OF_FORM: dict[Hashable, Known] = {}
@@ -127,12 +126,13 @@ class WantedPrograms:
         return found
 
     def _compile(self, op_type: int, backend: Backend, before: Known | None) -> Known:
-        """The result of compiling a cell; `before` it changed there was another."""
+        """The result of compiling a cell, which replaces the one from before it changed."""
         with _COMPILING:
             cell = self.inputs.cells[op_type]
             found = compile_or_refuse(cell, self._signature(op_type), backend, self._trial)
-        is_again = before is not None and found.compiled is None and found.reason == before.reason
-        return found._replace(retries=before.retries + 1) if before and is_again else found
+        if before is None or found.compiled is not None or found.reason != before.reason:
+            return found
+        return found._replace(retries=before.retries + 1)
 
     def _signature(self, op_type: int) -> Signature:
         """The kinds of what the cell of a type may read."""
