@@ -43,6 +43,7 @@ from graphfold.batching.compiler.values import (
     Unwritable,
     Value,
     View,
+    covers,
 )
 from graphfold.batching.native.library import operations
 
@@ -268,7 +269,7 @@ class _Writer:
             self._fill(value.view, 0.0)
             names = ["accumulate"] * len(regions)
         todo = list(zip(regions, value.inputs, names, strict=True))
-        if len(todo) > 1 and all(_is_whole(region, grad) for region, grad, _ in todo[:2]):
+        if len(todo) > 1 and all(covers(region, grad) for region, grad, _ in todo[:2]):
             self._elementwise("add", value.view, [grad for _, grad, _ in todo[:2]])
             todo = todo[2:]
         for region, grad, name in todo:
@@ -347,13 +348,6 @@ def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
         names.append("copy" if is_new else "accumulate")
         seen[places] = True
     return names if seen.all() else None
-
-
-def _is_whole(region: View, grad: View) -> bool:
-    """True if the cotangent of a region covers its whole value, number by number."""
-    value = region.value
-    is_plain = region.is_all and (region.space, region.shape) == (value.space, value.shape)
-    return is_plain and (grad.space, grad.shape) == (value.space, value.shape)
 
 
 def _collapsed(

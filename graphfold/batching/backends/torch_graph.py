@@ -27,7 +27,7 @@ from graphfold.batching.compiler.values import (
     Unwritable,
     Value,
     View,
-    contiguous,
+    lies_flat,
 )
 
 
@@ -347,12 +347,6 @@ def size_in(view: View, dim: int, num_dims: int) -> int:
     return 1 if own < 0 or stretched_dims(view)[own] else view.shape[own]
 
 
-def lies_flat(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """True if the numbers of a row lie side by side."""
-    pairs = zip(shape, steps, contiguous(shape), strict=True)
-    return all(size == 1 or step == want for size, step, want in pairs)
-
-
 def is_plain(view: View, shape: Sequence[int]) -> bool:
     """True if a row of a view is the whole row of its value, in order."""
     return view.offset == 0 and lies_flat(shape, view.steps) and view.row in (0, view.value.size)
@@ -372,11 +366,3 @@ def is_in_order(view: View) -> bool:
     """True if later dimensions have smaller steps, so that torch makes results contiguous."""
     steps = [step for size, step in zip(view.shape, view.steps, strict=True) if size > 1 and step]
     return all(a >= b for a, b in pairwise(steps))
-
-
-def covers(region: View, grad: View) -> bool:
-    """True if a gradient covers a whole value, number by number."""
-    value = region.value
-    is_whole = region.is_all and (region.space, region.shape) == (value.space, value.shape)
-    is_own = grad.space == value.space and grad.shape == value.shape
-    return is_whole and is_own and not any(stretched_dims(grad))

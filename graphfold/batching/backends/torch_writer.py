@@ -18,7 +18,6 @@ from graphfold.batching.backends.program_writer import first_copied
 from graphfold.batching.backends.torch_graph import (
     GroupGraph,
     columns_of,
-    covers,
     is_in_order,
     is_plain,
     own_sizes,
@@ -40,6 +39,7 @@ from graphfold.batching.compiler.values import (
     Value,
     View,
     contiguous,
+    covers,
 )
 from graphfold.batching.kernels.gather import gather_sum
 
@@ -415,7 +415,11 @@ class TorchWriter:
         pairs = list(zip(regions, value.inputs, strict=True))
         if names is not None and set(names) == {"copy"} and self._join(value, pairs):
             return
-        whole = [pair for pair in pairs if covers(*pair)][:2]
+        whole = [
+            (region, grad)
+            for region, grad in pairs
+            if covers(region, grad) and not any(stretched_dims(grad))
+        ][:2]
         if len(whole) == 2:
             self._graph.compute(value, torch.add, *(self._graph.view(grad) for _, grad in whole))
             for pair in whole:

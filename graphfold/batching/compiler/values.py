@@ -168,8 +168,7 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """True if the numbers of a row lie side by side."""
-        pairs = zip(self.shape, self.steps, contiguous(self.shape), strict=True)
-        return all(size == 1 or step == want for size, step, want in pairs)
+        return lies_flat(self.shape, self.steps)
 
     @property
     def is_all(self) -> bool:
@@ -190,6 +189,19 @@ class View:
         sizes = zip(shape[missing:], own, steps, strict=True)
         new = [0 if size == 1 and wanted != 1 else step for wanted, size, step in sizes]
         return self.arranged(shape, [*[0] * missing, *new])
+
+
+def covers(region: View, grad: View) -> bool:
+    """True if the cotangent of a region covers its whole value, number by number."""
+    value = region.value
+    is_whole = region.is_all and (region.space, region.shape) == (value.space, value.shape)
+    return is_whole and (grad.space, grad.shape) == (value.space, value.shape)
+
+
+def lies_flat(shape: Sequence[int], steps: Sequence[int]) -> bool:
+    """True if the numbers of a row lie side by side."""
+    pairs = zip(shape, steps, contiguous(shape), strict=True)
+    return all(size == 1 or step == want for size, step, want in pairs)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
