@@ -11,7 +11,7 @@ A run goes through these functions in their order:
     finish         the best checkpoint is calibrated and scored; predictions and report are written
 
 `resume_run` joins at `fit_members`. A `graphfold.training.Callback` takes part in a training;
-docs/python.md has a loop that is all your own.
+docs/training_loop.md has a loop in plain torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write what each name of docs/reference is beside it: the first line of its docstring.
+"""Writes the first line of each docstring beside its name in docs/reference.
 
 python scripts/reference.py
 """
@@ -8,17 +8,18 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import get_origin
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 FENCE = re.compile(r"^```\{reference\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def described(line: str) -> str:
-    """A line of a page: a name, then what it is; that of a constant stays."""
+    """A line of a page: a name and its description; that of a constant or a type alias stays."""
     name = line.split()[0]
     module, _, attribute = name.rpartition(".")
     value = getattr(import_module(module), attribute)
-    if not callable(value):  # a constant has no docstring of its own
+    if not callable(value) or get_origin(value):  # its docstring is that of another type
         return line
     return f"{name}  {(value.__doc__ or '').strip().splitlines()[0]}"
 
