@@ -40,7 +40,7 @@ from torch.utils.checkpoint import checkpoint
 
 import graphfold
 from graphfold.batching import Batch, Cell, Down, Network, Up, build_schedule
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import programs
 from graphfold.batching.native import library
 from graphfold.errors import EngineError, GraphfoldError, ShapeError
 
@@ -524,7 +524,7 @@ def test_compiling_leaves_the_random_numbers_of_other_threads_alone():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("module", [choice, library])
+@pytest.mark.parametrize("module", [programs, library])
 def test_a_child_that_is_forked_while_a_thread_compiles_runs(module):
     problem = Problem("up")
     holds, is_over = threading.Event(), threading.Event()
@@ -543,7 +543,7 @@ def test_a_child_that_is_forked_while_a_thread_compiles_runs(module):
     queue = context.Queue()
     thread = threading.Thread(target=compile_for_long)
     thread.start()
-    holds.wait()
+    assert holds.wait(60)
     child = context.Process(target=run)
     try:
         child.start()
