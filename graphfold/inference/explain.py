@@ -131,13 +131,17 @@ class Explainer:
     def _numbers(self, batch: Batch, ones: Tensor) -> Numbers:
         """The explained numbers of a batch, as a function of scales."""
         with torch.no_grad():
-            outputs = [_scaled_outputs(member, batch) for member in self.members]
-            each = torch.stack([outputs_of(ones) for outputs_of in outputs])
+            members = [_scaled_outputs(member, batch) for member in self.members]
+
+        def outputs(scale: Tensor) -> Tensor:  # [num_members, num_graphs, num_outputs]
+            return torch.stack([member(scale) for member in members])
+
         if self.trained.head.task == "multiclass":
-            chosen = each.softmax(2).mean(0).argmax(1)
-            return lambda scale: torch.stack([_log_odds(f(scale), chosen) for f in outputs]).mean(0)
+            with torch.no_grad():
+                chosen = outputs(ones).softmax(2).mean(0).argmax(1)
+            return lambda scale: _log_odds(outputs(scale), chosen).mean(0)
         columns = [self.trained.head.targets.index(name) for name in self.targets]
-        return lambda scale: torch.stack([f(scale)[:, columns] for f in outputs]).mean(0)
+        return lambda scale: outputs(scale).mean(0)[:, columns]
 
     def _by_graph(
         self, dag: TypedDAG, base: Sequence[Any], values: Sequence[Any]
@@ -203,10 +207,10 @@ def _atoms_left(dag: TypedDAG) -> Tensor:
 
 
 def _log_odds(logits: Tensor, classes: Tensor) -> Tensor:
-    """[num_graphs, 1] log p / (1 - p) of one class of each graph."""
-    is_chosen = functional.one_hot(classes, logits.shape[1]).bool()
-    others = logits.masked_fill(is_chosen, -torch.inf).logsumexp(1)
-    return (logits[is_chosen] - others).unsqueeze(1)
+    """[num_members, num_graphs, 1] log p / (1 - p) of one class of each graph."""
+    is_chosen = functional.one_hot(classes, logits.shape[2]).bool()
+    others = logits.masked_fill(is_chosen, -torch.inf).logsumexp(2)
+    return (logits[:, is_chosen] - others).unsqueeze(2)
 
 
 def integrated_gradients(numbers: Numbers, ones: Tensor, dag: TypedDAG) -> tuple[Tensor, Tensor]:

@@ -129,14 +129,12 @@ def _labels(
         if len(nodes) != 1:
             return {}
         facts = [plain_prediction(prediction.targets)]
-    colours, values = class_colours(head.labels(head.columns[0])), dict[int, Any]()
-    if measured and colours:
-        rows = zip(nodes, measured, strict=True)
-        values = {node: row.get(head.targets[0]) for node, row in rows}
-    predicted = [node for node in nodes if node not in prediction.added]
+    target, colours = head.targets[0], class_colours(head.labels(head.columns[0]))
+    rows = zip(nodes, measured or [{}] * len(nodes), strict=True)
+    predicted = [(node, row.get(target)) for node, row in rows if node not in prediction.added]
     return {
-        node: _label(fact["prediction"], values.get(node), colours)
-        for node, fact in zip(predicted, facts, strict=True)
+        node: _label(fact["prediction"], value, colours)
+        for (node, value), fact in zip(predicted, facts, strict=True)
     }
 
 
@@ -144,9 +142,10 @@ def _label(value: Any, measured: Any, colours: Mapping[str, str]) -> Label:
     if isinstance(value, Mapping):  # several targets
         return Label(" ".join(map(shown, value.values())))
     text = shown(value)
+    if text not in colours:
+        return Label(text)
     is_wrong = measured is not None and str(measured) != text
-    colour = colours.get(text, Label("").colour)
-    return Label(short_text(f"{text} ≠ {measured}" if is_wrong else text), colour, is_wrong)
+    return Label(short_text(f"{text} ≠ {measured}" if is_wrong else text), colours[text], is_wrong)
 
 
 def _draw_molecule(
@@ -168,17 +167,17 @@ def _draw_molecule(
 
 def _draw_tree(dag: TypedDAG, labels: Mapping[int, Label]) -> str:
     """A dependency tree, if all nodes are words, or another tree."""
-    ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
-    relations: Sequence[str | None] = [""] * len(index)
-    if ("inputs", "deprel") in dag.dictionaries:
-        relations = dag.strings("inputs", "deprel")
-    texts, nodes = node_words(dag), dict[int, Node]()
+    texts, relations = node_words(dag), dict[int, str | None]()
     if not any(texts):
         texts = [dag.schema.types[code].name for code in dag.op_type.tolist()]
+    ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
+    if ("inputs", "deprel") in dag.dictionaries:
+        relations = dict(zip(index, dag.strings("inputs", "deprel"), strict=True))
+    nodes = {}
     for node in dag.depth.argsort(stable=True).tolist():
-        slots = [slot for slot in range(ptr[node], ptr[node + 1]) if index[slot] >= 0]
-        inputs = {index[slot]: short_text(relations[slot] or "") for slot in slots}
-        nodes[node] = Node(inputs, short_text(texts[node] or ""), labels.get(node))
+        inputs = [other for other in index[ptr[node] : ptr[node + 1]] if other >= 0]
+        text, relation = short_text(texts[node] or ""), short_text(relations.get(node) or "")
+        nodes[node] = Node(inputs, text, relation, labels.get(node))
     if all(any(c.name == "form" for c in item.features) for item in dag.schema.types):
         return draw_arcs([nodes[word] for word in range(dag.num_nodes)])
     return draw_tree(nodes)

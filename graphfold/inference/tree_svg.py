@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from graphfold.errors import ellipsis
@@ -46,19 +47,22 @@ class Node(NamedTuple):
     """A node of a drawing.
 
     Args:
-        inputs: the number of each input -> the name of its relation.
+        inputs: the numbers of its inputs.
         text: its word or name, see `short_text`; empty for none.
+        relation: the name of its relation to the node that reads it; empty for none.
         label: its prediction; None for none.
     """
 
-    inputs: Mapping[int, str]
+    inputs: Sequence[int]
     text: str = ""
+    relation: str = ""
     label: Label | None = None
 
     @property
     def width(self) -> int:
-        """The width of the text and of the label with the gap to a neighbour, in pixels."""
-        return max(_text_width(self.text), self.label.width if self.label else 0) + _GAP
+        """The width of its texts with the gap to a neighbour, in pixels."""
+        texts = max(_text_width(self.text), _text_width(self.relation))
+        return max(texts, self.label.width if self.label else 0) + _GAP
 
     @property
     def height(self) -> int:
@@ -122,19 +126,20 @@ def draw_arcs(words: Sequence[Node]) -> str:
     Args:
         words: the words in order; their inputs are positions of words.
     """
-    arcs = [(head, *pair) for head, word in enumerate(words) for pair in word.inputs.items()]
-    levels = _levels([(min(arc[:2]), max(arc[:2])) for arc in arcs], len(words))
-    base = (max(levels, default=0) + 1) * _BETWEEN
-    x = _places(words, arcs)
-    roots = {*range(len(words))} - {dependent for _, dependent, _ in arcs}
+    arcs = [(head, dependent) for head, word in enumerate(words) for dependent in word.inputs]
+    levels = _levels(arcs, len(words))
+    base, width = (max(levels, default=0) + 1) * _BETWEEN, sum(word.width for word in words)
+    ends = accumulate(word.width for word in words)
+    x = [end - word.width / 2 for end, word in zip(ends, words, strict=True)]
+    roots = {*range(len(words))} - {dependent for _, dependent in arcs}
     lines, relations = [f"M{x[root]} 12V{base - 4}" for root in roots], []
-    for (head, dependent, relation), level in zip(arcs, levels, strict=True):
+    for (head, dependent), level in zip(arcs, levels, strict=True):
         start, top = x[head] + (5 if dependent > head else -5), base - level * _BETWEEN
         lines.append(f"M{start} {base}V{top}H{x[dependent]}V{base - 4}")
-        relations.append(((start + x[dependent]) / 2, top - 3, relation))
+        relations.append(((start + x[dependent]) / 2, top - 3, words[dependent].relation))
     pairs = list(zip(x, words, strict=True))
     return _svg(
-        x[-1] + words[-1].width / 2,
+        width,
         base + _TEXT + 3 + _LABEL,
         lines=lines,
         arrows=[(place, base) for place in x],
@@ -144,22 +149,11 @@ def draw_arcs(words: Sequence[Node]) -> str:
     )
 
 
-def _places(words: Sequence[Node], arcs: Sequence[tuple[int, int, str]]) -> list[float]:
-    """The middle of each word, with room for the relations between the words."""
-    x: list[float] = []
-    for number, word in enumerate(words):
-        x.append(word.width / 2 + (x[-1] + words[number - 1].width / 2 if x else 0.0))
-        for head, dependent, relation in arcs:
-            if number == max(head, dependent):
-                room = _text_width(relation) + 10
-                x[number] = max(x[number], x[min(head, dependent)] + room)
-    return x
-
-
-def _levels(spans: Sequence[tuple[int, int]], num_words: int) -> list[int]:
+def _levels(arcs: Sequence[tuple[int, int]], num_words: int) -> list[int]:
     """The level of each arc: above all shorter ones that it overlaps."""
-    over, levels = [0] * num_words, [0] * len(spans)
-    for number in sorted(range(len(spans)), key=lambda k: spans[k][1] - spans[k][0]):
+    over, levels = [0] * num_words, [0] * len(arcs)
+    spans = [sorted(arc) for arc in arcs]
+    for number in sorted(range(len(arcs)), key=lambda k: spans[k][1] - spans[k][0]):
         first, last = spans[number]
         levels[number] = max(over[first:last]) + 1
         over[first:last] = [levels[number]] * (last - first)
