@@ -95,11 +95,10 @@ class Explainer:
         self.trained = trained
         self.members = _members(trained.model)
         self.targets = tuple(targets or trained.head.targets)
-        encoders = self.members[0].encoder.encoders
-        self.types = [t.name for t in trained.schema.types if t.name in encoders]
-        self.has_bond_nodes = ARRIVES in {r.name for r in trained.schema.relations}
-        if self.has_bond_nodes:
-            self.types.remove(BOND)
+        encoders, relations = self.members[0].encoder.encoders, trained.schema.relations
+        counted_for_atoms = {BOND} if any(r.name == ARRIVES for r in relations) else set()
+        names = [node_type.name for node_type in trained.schema.types]
+        self.types = [n for n in names if n in encoders and n not in counted_for_atoms]
 
     @property
     def columns(self) -> list[str]:
@@ -179,8 +178,8 @@ def _scaled_outputs(model: GraphModel, batch: Batch) -> Callable[[Tensor], Tenso
     """[num_graphs, num_outputs] numbers in their units or logits, as a function of scales."""
     inputs = model.encoder(batch.dag)
     nodes = {name: batch.dag.nodes_of_type(name) for name in inputs}
-    if ARRIVES in batch.dag.relations:
-        nodes[BOND] = _atoms_left(batch.dag)
+    if BOND in nodes and ARRIVES in batch.dag.relations:
+        nodes[BOND] = first_atoms(batch.dag)
 
     def outputs(scale: Tensor) -> Tensor:
         scaled = {name: x * scale[nodes[name]].unsqueeze(1) for name, x in inputs.items()}
@@ -194,8 +193,8 @@ def _scaled_outputs(model: GraphModel, batch: Batch) -> Callable[[Tensor], Tenso
     return outputs
 
 
-def _atoms_left(dag: TypedDAG) -> Tensor:
-    """[num_bonds] the atom that each directed bond leaves.
+def first_atoms(dag: TypedDAG) -> Tensor:
+    """[num_bonds] the atom where each directed bond begins.
 
     The second direction of a bond follows the first, so it ends where the first one begins.
     """

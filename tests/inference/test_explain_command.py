@@ -13,7 +13,7 @@ from training.tiny_runs import run, train, write_molecules
 
 import graphfold
 from graphfold.datasets.adapter import read_records
-from graphfold.inference.explain import TOLERANCE, Contributions, Explainer
+from graphfold.inference.explain import TOLERANCE, Contributions, Explainer, first_atoms
 
 
 @pytest.fixture(scope="session")
@@ -151,3 +151,12 @@ def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values):
         assert found.values["c"]["atom"] == pytest.approx(wanted.values["c"]["atom"])
     atoms = together[-1].values["c"]["atom"]
     assert atoms == pytest.approx(atoms[::-1])  # atoms alike contribute alike
+
+
+def test_each_direction_of_a_bond_counts_for_the_atom_where_it_begins(values):
+    adapter = graphfold.load(values).adapter
+    records = map(adapter.record_of, ["CCO", "OC=O"])
+    dag = read_records(adapter, Path(), records, "raise").dag
+    atoms = dag.nodes_of_type("atom").tolist()
+    numbers = [atoms.index(node) for node in first_atoms(dag).tolist()]
+    assert numbers == [0, 1, 1, 2, 3, 4, 4, 5]
