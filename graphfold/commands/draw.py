@@ -1,7 +1,7 @@
 """Draw the records of a file with the predictions of a trained model in colour.
 
 Constituency trees and list operations are drawn as trees, dependency trees as arcs over their
-words, molecules with what each atom and bond contributes: blue raises the prediction, orange lowers
+words, molecules with the contributions of their atoms: blue raises the prediction, orange lowers
 it. Each record becomes an SVG file; index.html shows them all, and the reason why a record could
 not be read.
 """

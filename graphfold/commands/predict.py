@@ -2,7 +2,7 @@
 
 Molecules give CSV: the input's columns, TARGET_pred (and TARGET_prob_CLASS), then reason.
 Trees give JSON lines, or with --format the trees themselves. With --explain tables and lines also
-say what atoms and bonds, or words, contribute. A record that cannot be read gets a reason and no
+have the contribution of each atom or word. A record that cannot be read gets a reason and no
 prediction.
 """
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="add what atoms and bonds, or words, contribute (integrated gradients)",
+        help="add the contribution of each atom or word (integrated gradients)",
     )
     parser.add_argument(
         "--embeddings",

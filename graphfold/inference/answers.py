@@ -86,8 +86,8 @@ class Answers:
             cells = [*prediction.cells(count), *[None] * explained]
             if prediction.reason:
                 contributions = None
-            if self.explainer is not None and contributions is not None:
-                cells[count:] = self.explainer.cells(contributions)
+            if contributions is not None:
+                cells[count:] = contributions.cells()
             yield Answer(record, prediction.reason, cells, prediction, contributions)
 
     def _explained(self, dag: TypedDAG) -> Iterable[tuple[Prediction, Contributions | None]]:

@@ -1,13 +1,14 @@
-"""Contributions of atoms, bonds and words to a prediction, by integrated gradients.
+"""Contributions of atoms and words to a prediction, by integrated gradients.
 
 Sundararajan et al. (2017), https://arxiv.org/abs/1703.01365, equation 1: the contribution of an
 input is the mean of its gradient along the straight path from zero inputs, times the input. The
-inputs are the encoder's vectors of the nodes, which are sums of embeddings. The contributions of a
-graph add up to its prediction less that of zero inputs, its base (their proposition 1).
+inputs are the encoder's vectors of the nodes, each times a scale, one for each node, from 0 to 1;
+so the contribution of a node is the mean gradient of its scale. The contributions of a graph add up
+to its prediction less the prediction from zero inputs, its base (their proposition 1).
 
 A prediction is explained in its own units; yes or no, and the predicted one of several classes, as
-its log-odds. Of a tree whose nodes are all predicted, the root's prediction is explained, and of an
-ensemble the mean of its members.
+its log-odds. The prediction for a tree whose nodes are all predicted is that of its root, and the
+prediction of an ensemble is the mean of its members.
 """
 
 from __future__ import annotations
@@ -15,77 +16,72 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError
-from graphfold.inference.prediction import node_facts
-from graphfold.layers import ColumnEncoder, GraphModel, Model
+from graphfold.inference.prediction import node_facts, unwrapped
+from graphfold.layers import GraphModel, Model
 from graphfold.layers.heads.output_column import seven_digits
 from graphfold.layers.uncertainty.ensemble import members_of
 from graphfold.training.run.trained import TrainedModel
 
-#: Steps along the path, at first and at most; they are doubled until contributions add up.
-FEWEST_STEPS, MOST_STEPS = 16, 256
+#: Numbers of steps along the path; the first one with which contributions add up is used.
+STEPS = 16, 32, 64, 128, 256
 
 #: The allowed error of the sum of a graph's contributions, relative to the sum of their sizes.
 TOLERANCE = 0.02
 
-#: Where bonds are nodes: their type, the relation to the atom where one ends, and the prefix of the
-#: columns of the atom where it begins.
-BOND, ARRIVES, SOURCE = "bond", "arrives", "source_"
+#: Where directed bonds are nodes: their type, and the relation to the atom where one ends.
+BOND, ARRIVES = "bond", "arrives"
 
-#: [num_graphs, num_targets] the explained numbers, as a function of type name -> inputs of nodes.
-Numbers: TypeAlias = Callable[[Mapping[str, Tensor]], Tensor]
+#: [num_graphs, num_targets] the explained numbers, from the scale of each node, [num_nodes].
+Numbers: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """The contributions of the parts of one graph.
+    """The contributions of the nodes of one graph.
 
     Args:
-        parts: the facts of each part: type, span and text of a node; type and nodes of a bond.
-        nodes: the node of each part, within the graph; of a bond its two atoms.
-        values: target -> [num_parts] contributions.
         base: target -> the number without any input, to which the contributions are added.
+        values: target -> type of nodes -> the contribution of each node.
+        facts: type of nodes -> the type, span and text of each node.
     """
 
-    parts: Sequence[Mapping[str, Any]]
-    nodes: Sequence[tuple[int, ...]]
-    values: Mapping[str, Sequence[float]]
     base: Mapping[str, float]
+    values: Mapping[str, Mapping[str, Sequence[float]]]
+    facts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; with one target its name is left out."""
         listed = {
-            target: [{**p, "contribution": v} for p, v in zip(self.parts, values, strict=True)]
-            for target, values in self.values.items()
+            target: [
+                {**node, "contribution": value}
+                for name, values in by_type.items()
+                for node, value in zip(self.facts[name], values, strict=True)
+            ]
+            for target, by_type in self.values.items()
         }
-        (target, *others) = listed
-        if others:
-            return {"base": dict(self.base), "contributions": listed}
-        return {"base": self.base[target], "contributions": listed[target]}
+        return {"base": unwrapped(self.base), "contributions": unwrapped(listed)}
 
-    def listed(self, target: str, kind: str) -> list[Any]:
-        """The numbers of all parts of a type; [atom, atom, number] of each bond."""
-        return [
-            [*nodes, value] if len(nodes) > 1 else value
-            for part, nodes, value in zip(self.parts, self.nodes, self.values[target], strict=True)
-            if part["type"] == kind
-        ]
+    def cells(self) -> Iterator[Any]:
+        """The numbers and lists of `Explainer.columns`."""
+        for target, by_type in self.values.items():
+            yield self.base[target]
+            yield from by_type.values()
 
 
 class Explainer:
-    """Computes the contribution of each part of a graph to a prediction.
+    """Computes the contribution of each node of a graph to a prediction.
 
-    If bonds are nodes, a bond is one part for both of its directions; the features of an atom that
-    its input repeats count for the atom.
+    Where directed bonds are nodes, a bond counts for the atom where it begins.
 
     Args:
         trained: the model.
@@ -98,26 +94,19 @@ class Explainer:
     def __init__(self, trained: TrainedModel, targets: Sequence[str] | None = None) -> None:
         self.trained = trained
         self.members = _members(trained.model)
-        names = self.members[0].head.targets
-        self.targets = tuple(targets or names)
-        self._columns = [names.index(name) for name in self.targets]
-        encoders = self.members[0].encoder.encoders
-        self.kinds = [t.name for t in trained.schema.types if t.name in encoders]
+        self.targets = tuple(targets or trained.head.targets)
+        encoders, relations = self.members[0].encoder.encoders, trained.schema.relations
+        counted_for_atoms = {BOND} if any(r.name == ARRIVES for r in relations) else set()
+        names = [node_type.name for node_type in trained.schema.types]
+        self.types = [n for n in names if n in encoders and n not in counted_for_atoms]
 
     @property
     def columns(self) -> list[str]:
         """The columns of a table: TARGET_base and TARGET_TYPE_contributions, target by target."""
-        kinds = [f"{kind}_contributions" for kind in self.kinds]
-        return [f"{target}_{what}" for target in self.targets for what in ("base", *kinds)]
+        parts = ["base", *(f"{name}_contributions" for name in self.types)]
+        return [f"{target}_{part}" for target in self.targets for part in parts]
 
-    def cells(self, contributions: Contributions) -> Iterator[Any]:
-        """The numbers and lists of these columns."""
-        for target in self.targets:
-            yield contributions.base[target]
-            for kind in self.kinds:
-                yield contributions.listed(target, kind)
-
-    def explain(self, dag: TypedDAG) -> list[Contributions]:
+    def explain(self, dag: TypedDAG) -> Iterator[Contributions]:
         """The contributions to the prediction for each graph.
 
         Args:
@@ -128,41 +117,47 @@ class Explainer:
         """
         encoded = self.trained.spec.encode(dag)
         batch = self.members[0].plan(encoded, "depth", share=False).to(self.trained.device)
-        if self.members[0].head.level != "graph" and (batch.dag.output_ptr.diff() != 1).any():
+        if self.trained.head.level != "graph" and (batch.dag.output_ptr.diff() != 1).any():
             raise ConfigError(
                 "the model predicts several nodes of each graph, and there is no single "
                 "prediction to explain. Leave --explain out."
             )
-        inputs = [
-            {name: x.detach() for name, x in member.encoder(batch.dag).items()}
-            for member in self.members
-        ]
-        pairs = list(zip(self.members, inputs, strict=True))
-        classes = _predicted_classes(pairs, batch)
-        base = contributions = torch.zeros(())
-        for member, own_inputs in pairs:
-            numbers = partial(_numbers, member, batch, classes, self._columns)
-            shares = list(_shares(member, batch.dag))
-            result = integrated_gradients(numbers, own_inputs, shares, batch.dag)
-            base, contributions = base + result[0], contributions + result[1]
-        count = len(self.members)
-        return list(self._by_graph(dag, base / count, contributions / count))
+        weight = next(self.members[0].parameters())
+        ones = torch.ones(dag.num_nodes, dtype=weight.dtype, device=weight.device)
+        base, values = integrated_gradients(self._numbers(batch, ones), ones, batch.dag)
+        return self._by_graph(dag, seven_digits(base.cpu()), seven_digits(values.cpu()))
 
-    def _by_graph(self, dag: TypedDAG, base: Tensor, of_nodes: Tensor) -> Iterator[Contributions]:
-        facts, ptr = list(node_facts(dag)), dag.node_ptr.tolist()
-        values, bases = seven_digits(of_nodes.cpu()), seven_digits(base.cpu())
-        parts = _parts(dag, self.kinds)
-        for graph, (start, end) in enumerate(pairwise(ptr)):
-            nodes = [node for node in range(start, end) if node in parts]
-            within = [tuple(n - start for n in parts[node]) for node in nodes]
+    def _numbers(self, batch: Batch, ones: Tensor) -> Numbers:
+        """The explained numbers of a batch, as a function of scales."""
+        with torch.no_grad():
+            members = [_scaled_outputs(member, batch) for member in self.members]
+
+        def outputs(scale: Tensor) -> Tensor:  # [num_members, num_graphs, num_outputs]
+            return torch.stack([member(scale) for member in members])
+
+        if self.trained.head.task == "multiclass":
+            with torch.no_grad():
+                chosen = outputs(ones).softmax(2).mean(0).argmax(1)
+            return lambda scale: _log_odds(outputs(scale), chosen).mean(0)
+        columns = [self.trained.head.targets.index(name) for name in self.targets]
+        return lambda scale: outputs(scale).mean(0)[:, columns]
+
+    def _by_graph(
+        self, dag: TypedDAG, base: Sequence[Any], values: Sequence[Any]
+    ) -> Iterator[Contributions]:
+        facts = list(node_facts(dag))
+        for graph, (start, end) in enumerate(pairwise(dag.node_ptr.tolist())):
+            nodes = {
+                name: [node for node in range(start, end) if facts[node]["type"] == name]
+                for name in self.types
+            }
             yield Contributions(
-                [
-                    {"type": BOND, "nodes": list(ends)} if len(ends) > 1 else facts[node]
-                    for node, ends in zip(nodes, within, strict=True)
-                ],
-                within,
-                {t: [values[n][k] for n in nodes] for k, t in enumerate(self.targets)},
-                dict(zip(self.targets, bases[graph], strict=True)),
+                dict(zip(self.targets, base[graph], strict=True)),
+                {
+                    target: {name: [values[n][k] for n in nodes[name]] for name in nodes}
+                    for k, target in enumerate(self.targets)
+                },
+                {name: [facts[node] for node in nodes[name]] for name in nodes},
             )
 
 
@@ -179,125 +174,68 @@ def _members(model: Model) -> list[GraphModel]:
     return members
 
 
-def _raw(model: GraphModel, batch: Batch, inputs: Mapping[str, Tensor]) -> Tensor:
-    """[num_graphs, ...] the raw outputs of the head."""
-    rows = model.rows(model.states_from(batch, inputs), batch)
-    if model.head.level == "node":
-        rows = rows.index_select(0, batch.dag.output_index)
-    raw: Tensor = model.head(rows)
-    return raw
+def _scaled_outputs(model: GraphModel, batch: Batch) -> Callable[[Tensor], Tensor]:
+    """[num_graphs, num_outputs] numbers in their units or logits, as a function of scales."""
+    inputs = model.encoder(batch.dag)
+    nodes = {name: batch.dag.nodes_of_type(name) for name in inputs}
+    if BOND in nodes and ARRIVES in batch.dag.relations:
+        nodes[BOND] = first_atoms(batch.dag)
+
+    def outputs(scale: Tensor) -> Tensor:
+        scaled = {name: x * scale[nodes[name]].unsqueeze(1) for name, x in inputs.items()}
+        rows = model.rows(model.states_from(batch, scaled), batch)
+        if model.head.level == "node":
+            rows = rows.index_select(0, batch.dag.output_index)
+        raw: Tensor = model.head(rows)
+        numbers = model.head.predict(raw).value if model.head.task == "regression" else raw
+        return numbers.view(len(raw), -1)
+
+    return outputs
 
 
-@torch.no_grad()
-def _predicted_classes(
-    pairs: Sequence[tuple[GraphModel, Mapping[str, Tensor]]], batch: Batch
-) -> Tensor | None:
-    """[num_graphs] the class with the largest mean probability; None without several classes."""
-    if pairs[0][0].head.task != "multiclass":
-        return None
-    each = [_raw(model, batch, inputs).softmax(1) for model, inputs in pairs]
-    return torch.stack(each).mean(0).argmax(1)
+def first_atoms(dag: TypedDAG) -> Tensor:
+    """[num_bonds] the atom where each directed bond begins.
 
-
-def _numbers(
-    model: GraphModel,
-    batch: Batch,
-    classes: Tensor | None,
-    columns: Sequence[int],
-    inputs: Mapping[str, Tensor],
-) -> Tensor:
-    """[num_graphs, num_targets] the explained numbers; log p / (1 - p) of one class."""
-    raw = _raw(model, batch, inputs)
-    if classes is not None:
-        is_chosen = torch.nn.functional.one_hot(classes, raw.shape[1]).bool()
-        others = raw.masked_fill(is_chosen, -torch.inf).logsumexp(1)
-        return (raw[is_chosen] - others).unsqueeze(1)
-    numbers = raw if model.head.task == "binary" else model.head.predict(raw).value
-    return numbers.view(len(raw), -1)[:, columns]
-
-
-class Share(NamedTuple):
-    """The share of some columns in the inputs of the nodes of one type.
-
-    Args:
-        node_type: the type.
-        values: [num_nodes_of_type, width]; the shares of a type add up to the encoder's vectors.
-        part: [num_nodes_of_type] the node to which the contribution of each row belongs.
+    The second direction of a bond follows the first, so it ends where the first one begins.
     """
-
-    node_type: str
-    values: Tensor
-    part: Tensor
-
-
-@torch.no_grad()
-def _shares(model: GraphModel, dag: TypedDAG) -> Iterator[Share]:
-    for name, encoder in model.encoder.encoders.items():
-        columns = dag.features(name)
-        if name != BOND or not _has_bond_nodes(dag):
-            yield Share(name, encoder(columns), dag.nodes_of_type(name))
-            continue
-        assert isinstance(encoder, ColumnEncoder)
-        nodes, ends = _bond_ends(dag)
-        of_atom = {column for column in columns if column.startswith(SOURCE)}
-        first = nodes[::2].repeat_interleave(2)
-        yield Share(name, encoder.share_of(columns.keys() - of_atom, columns), first)
-        yield Share(name, encoder.share_of(of_atom, columns), ends[:, 0])
-
-
-def _has_bond_nodes(dag: TypedDAG) -> bool:
-    return ARRIVES in dag.relations and any(t.name == BOND for t in dag.schema.types)
-
-
-def _bond_ends(dag: TypedDAG) -> tuple[Tensor, Tensor]:
-    """[num_bonds] the bonds, and [num_bonds, 2] the atoms where they begin and end.
-
-    The second direction of a bond follows the first.
-    """
-    relation, nodes = dag.relations[ARRIVES], dag.nodes_of_type(BOND)
-    atoms = torch.arange(dag.num_nodes, device=nodes.device)
+    arrives = dag.relations[ARRIVES]
+    atoms = torch.arange(dag.num_nodes, device=arrives.index.device)
     end = torch.zeros_like(atoms)
-    end[relation.index] = atoms.repeat_interleave(relation.ptr.diff())
-    end = end[nodes]
-    return nodes, torch.stack([end.view(-1, 2).flip(1).flatten(), end], dim=1)
+    end[arrives.index] = atoms.repeat_interleave(arrives.ptr.diff())
+    return end[dag.nodes_of_type(BOND)].view(-1, 2).flip(1).flatten()
 
 
-def _parts(dag: TypedDAG, kinds: Sequence[str]) -> dict[int, tuple[int, ...]]:
-    """Node -> the nodes of its part: itself, or the two atoms of a bond's first direction."""
-    parts: dict[int, tuple[int, ...]] = {
-        node: (node,) for kind in kinds for node in dag.nodes_of_type(kind).tolist()
-    }
-    if _has_bond_nodes(dag):
-        nodes, ends = (column.tolist() for column in _bond_ends(dag))
-        for first, second, atoms in zip(nodes[::2], nodes[1::2], ends[::2], strict=True):
-            parts[first] = tuple(atoms)
-            parts.pop(second, None)
-    return parts
+def _log_odds(logits: Tensor, classes: Tensor) -> Tensor:
+    """[num_members, num_graphs, 1] log p / (1 - p) of one class of each graph."""
+    is_chosen = functional.one_hot(classes, logits.shape[2]).bool()
+    others = logits.masked_fill(is_chosen, -torch.inf).logsumexp(2)
+    return (logits[:, is_chosen] - others).unsqueeze(2)
 
 
-def integrated_gradients(
-    numbers: Numbers, inputs: Mapping[str, Tensor], shares: Sequence[Share], dag: TypedDAG
-) -> tuple[Tensor, Tensor]:
+def integrated_gradients(numbers: Numbers, ones: Tensor, dag: TypedDAG) -> tuple[Tensor, Tensor]:
     """[num_graphs, num_targets] numbers of zero inputs, and [num_nodes, num_targets] contributions.
 
     By the midpoint rule, with more steps while the sum of a graph is off by more than `TOLERANCE`,
     and a warning if it still is at the end. A smaller error is divided among the contributions in
     proportion to their sizes.
+
+    Args:
+        numbers: the explained numbers.
+        ones: [num_nodes] the end of the path.
+        dag: the graphs.
     """
     with torch.no_grad():
-        base = numbers({name: torch.zeros_like(x) for name, x in inputs.items()})
-        wanted = numbers(inputs) - base
-    steps = FEWEST_STEPS
-    while True:
-        total = wanted.new_zeros(dag.num_nodes, wanted.shape[1])
-        _add_along_path(total, numbers, inputs, shares, steps)
-        error = wanted - _graph_sums(total, dag)
-        sizes = _graph_sums(total.abs(), dag)
+        base = numbers(torch.zeros_like(ones))
+        wanted = numbers(ones) - base
+    for steps in STEPS:
+        middles = [(step + 0.5) / steps for step in range(steps)]
+        gradients = (_gradients(numbers, ones * middle) for middle in middles)
+        values = sum(gradients, torch.zeros(())) / steps
+        error, sizes = wanted - _graph_sums(values, dag), _graph_sums(values.abs(), dag)
         is_off = error.abs() > TOLERANCE * sizes
-        if steps >= MOST_STEPS or not is_off.any():
+        if not is_off.any():
             break
-        steps *= 2
-    if is_off.any():
+    else:
         file, line = dag.place(int(is_off.any(1).nonzero()[0]))
         warnings.warn(
             f"the contributions of {int(is_off.any(1).sum())} records, the first at {file}:{line}, "
@@ -305,31 +243,16 @@ def integrated_gradients(
             stacklevel=2,
         )
     rest = torch.where(is_off | (sizes == 0), 0.0, error / sizes)
-    return base, total + total.abs() * rest[dag.batch]
+    return base, values + values.abs() * rest[dag.batch]
 
 
-def _add_along_path(
-    total: Tensor,
-    numbers: Numbers,
-    inputs: Mapping[str, Tensor],
-    shares: Sequence[Share],
-    steps: int,
-) -> None:
-    """Adds the contributions to `total` [num_nodes, num_targets]."""
-    names = [name for name, x in inputs.items() if x.shape[1]]
-    for step in range(steps):
-        scale = (step + 0.5) / steps
-        scaled = {name: (x * scale).requires_grad_(name in names) for name, x in inputs.items()}
-        with torch.enable_grad():
-            values = numbers(scaled)
-        for target, value in enumerate(values.sum(0)):
-            gradients = torch.autograd.grad(
-                value, [scaled[n] for n in names], retain_graph=True, materialize_grads=True
-            )
-            by_type = dict(zip(names, gradients, strict=True))
-            for share in shares:
-                rows = (by_type[share.node_type] * share.values).sum(1) / steps
-                total[:, target].index_add_(0, share.part, rows)
+def _gradients(numbers: Numbers, scale: Tensor) -> Tensor:
+    """[num_nodes, num_targets] the gradients of the scales."""
+    scale.requires_grad_()
+    with torch.enable_grad():
+        sums = numbers(scale).sum(0)
+    columns = [torch.autograd.grad(total, scale, retain_graph=True)[0] for total in sums]
+    return torch.stack(columns, 1)
 
 
 def _graph_sums(values: Tensor, dag: TypedDAG) -> Tensor:

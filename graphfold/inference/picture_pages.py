@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ def draw_input(
         ConfigError: if the target is unknown, or the folder cannot be written to.
     """
     targets = predictor.trained.head.targets
-    target = target or targets[0]
-    if target not in targets:
+    if target is not None and target not in targets:
         hint = did_you_mean(target, targets)
         raise ConfigError(f"no target '{target}'.{hint} There are: {', '.join(targets)}.")
     stem = "stdin" if source == STANDARD_INPUT else source.name.partition(".")[0]
@@ -50,39 +49,30 @@ def draw_input(
         raise ConfigError(f"{folder}: is a file. Name a folder with --output.")
     check_output(folder / INDEX if folder.exists() else folder)
     name, counts = shown_name(source), Counter[bool]()
-    title = Path(name).name
     with readable(source) as path, quick_for_small(predictor, path):
         folder.mkdir(exist_ok=True)
-        records = shown(_drawn(predictor, path, target), f"drawing {title}")
-        facts = {"title": title, "targets": ", ".join(targets)}
+        records = _drawn(predictor, path, folder, target or targets[0], counts)
         with whole_file(folder / INDEX) as file:
-            page = page_template("drawings.html")
-            page.stream(facts, records=_written(records, folder, counts)).dump(file, "utf-8")
+            facts = {"title": Path(name).name, "targets": ", ".join(targets), "records": records}
+            page_template("drawings.html").stream(facts).dump(file, "utf-8")
     say_counts(predictor, Counts(counts[True], counts[False]), "drawn", name)
     print(folder / INDEX)
 
 
 def _drawn(
-    predictor: Predictor, path: Path, target: str
-) -> Iterator[tuple[Prediction, Drawing | None]]:
-    """The prediction for each record, and its picture; None without a prediction."""
+    predictor: Predictor, path: Path, folder: Path, target: str, counts: Counter[bool]
+) -> Iterator[dict[str, Any]]:
+    """Writes the picture of each record; yields the facts of each record for the page."""
 
     def draw(dag: TypedDAG) -> Iterator[tuple[Prediction, Drawing | None]]:
         predictions = predictor.predict_graphs(dag)
         drawings = draw_graphs(predictor.trained, dag, predictions, [target] * dag.num_graphs)
         return zip(predictions, drawings, strict=True)
 
-    for _, answer in predictor.walk(path, draw):
-        yield (as_prediction(answer), None) if isinstance(answer, Unread) else answer
-
-
-def _written(
-    records: Iterable[tuple[Prediction, Drawing | None]], folder: Path, counts: Counter[bool]
-) -> Iterator[dict[str, Any]]:
-    """Writes the pictures and counts them; yields the facts of each record for the page."""
-    for number, (prediction, drawing) in enumerate(records, start=1):
+    answers = shown(predictor.walk(path, draw), f"drawing {path.name}")
+    for number, (_, answer) in enumerate(answers, start=1):
+        record, drawing = (as_prediction(answer), None) if isinstance(answer, Unread) else answer
         counts[drawing is not None] += 1
-        name = f"{number:05d}"
         if drawing is not None:
-            write_text(folder / f"{name}.svg", drawing.svg + "\n")
-        yield {"name": name, "record": prediction, "drawing": drawing}
+            write_text(folder / f"{number:05d}.svg", drawing.svg + "\n")
+        yield {"name": f"{number:05d}", "record": record, "drawing": drawing}

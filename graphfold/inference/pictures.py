@@ -1,32 +1,25 @@
 """Pictures of graphs with predictions in colour, as SVG.
 
-Molecules are drawn by RDKit, coloured by what their atoms and bonds contribute; dependency trees as
-words with arcs above; anything else as a tree.
+Molecules are drawn by RDKit, coloured by the contributions of their atoms; dependency trees as
+words with arcs above; all other graphs as trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from colorsys import hls_to_rgb
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from graphfold.dag import TypedDAG, select
 from graphfold.datasets.inspection.graph_hash import has_molecules, molecule_smiles
 from graphfold.errors import ConfigError
-from graphfold.files import check_output, write_text
 from graphfold.inference.explain import Contributions, Explainer
 from graphfold.inference.prediction import Prediction, node_words, plain_prediction
-from graphfold.inference.tree_svg import Arc, Label, draw_arcs, draw_tree
+from graphfold.inference.tree_svg import Label, Node, draw_arcs, draw_tree, short_text
 from graphfold.layers import Head
 from graphfold.training.run.trained import TrainedModel
-
-#: Graph features with the text of the input; the first that exist are shown.
-_TEXTS = (("text",), ("sentence_a", "sentence_b"), ("smiles",))
-
-#: Classes whose probabilities a tooltip lists.
-_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -35,27 +28,16 @@ class Drawing:
 
     Args:
         svg: an SVG element.
-        text: the text of the input.
-        prediction: the predictions for the whole graph.
+        text: the SMILES, or the words.
         target: the target whose contributions colour a molecule: blue raises it, orange lowers it.
     """
 
     svg: str
-    text: str = ""
-    prediction: str = ""
+    text: str
     target: str | None = None
 
     def _repr_svg_(self) -> str:
         return self.svg
-
-    def save(self, path: str | Path) -> None:
-        """Writes an SVG file.
-
-        Raises:
-            ConfigError: if no file can be written there.
-        """
-        check_output(Path(path))
-        write_text(Path(path), self.svg + "\n")
 
 
 def draw_graphs(
@@ -83,7 +65,7 @@ def draw_graphs(
     contributions: Sequence[Contributions | None] = [None] * dag.num_graphs
     if has_molecules(dag) and head.level == "graph":
         with suppress(ConfigError):  # some models cannot be explained
-            contributions = Explainer(trained, [*dict.fromkeys(targets)]).explain(dag)
+            contributions = list(Explainer(trained, [*dict.fromkeys(targets)]).explain(dag))
     for graph, prediction in enumerate(predictions):
         if prediction.reason:
             yield None
@@ -99,7 +81,7 @@ def draw_graph(
     head: Head,
     measured: Sequence[Mapping[str, Any]] = (),
     contributions: Contributions | None = None,
-    target: str | None = None,
+    target: str = "",
 ) -> Drawing:
     """A picture of one graph.
 
@@ -108,23 +90,16 @@ def draw_graph(
         prediction: the predictions for the graph.
         head: the head that made them.
         measured: of each row of the head, target -> the measured value.
-        contributions: the contributions of its parts, which colour a molecule.
+        contributions: the contributions of its nodes; those of atoms colour a molecule.
         target: the target of these contributions.
     """
     labels = _labels(dag, prediction, head, measured)
-    values: dict[tuple[int, ...], float] = {}
-    if contributions is not None and target is not None:
-        values = dict(zip(contributions.nodes, contributions.values[target], strict=True))
-    if has_molecules(dag):
-        svg = _draw_molecule(dag, {} if head.level == "graph" else labels, values)
-    else:
-        svg = _draw_tree(dag, labels, prediction.added)
-    sentences = []
-    for name, predicted in prediction.targets.items():
-        p = predicted.probabilities.get(predicted.value)
-        sentences.append(f"{name}: {shown(predicted.value)}" + (f" ({p:.2f})" if p else ""))
-    text = _text_of(dag)
-    return Drawing(svg, text, " · ".join(sentences), target if contributions else None)
+    if not has_molecules(dag):
+        return Drawing(_draw_tree(dag, labels), " ".join(filter(None, node_words(dag))))
+    text = dag.strings("graph", "smiles")[0] or ""
+    if contributions is None:
+        return Drawing(_draw_molecule(dag, {} if head.level == "graph" else labels), text)
+    return Drawing(_draw_molecule(dag, {}, contributions.values[target]["atom"]), text, target)
 
 
 def shown(value: Any) -> str:
@@ -133,15 +108,15 @@ def shown(value: Any) -> str:
 
 
 def class_colours(labels: Sequence[Any]) -> dict[str, str]:
-    """Class -> colour: on a scale for classes that are integers, else colours far apart."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    names = [str(label) for label in labels]
+    """Class -> light colour: from red over white to blue for integers, else of all hues."""
+    names, last = [str(label) for label in labels], max(len(labels) - 1, 1)
     if all(name.isdecimal() for name in names):
-        steps = max(len(names) - 1, 1)
-        return {n: to_hex(colormaps["RdBu"](0.15 + 0.7 * k / steps)) for k, n in enumerate(names)}
-    return {name: to_hex(colormaps["tab20"](k % 20)) for k, name in enumerate(names)}
+        scale = [2 * k / last - 1 for k in range(len(names))]
+        colours = [hls_to_rgb(0.6 * (x > 0), 1 - 0.35 * abs(x), 0.8) for x in scale]
+    else:
+        colours = [hls_to_rgb(k / len(names), 0.8, 0.7) for k in range(len(names))]
+    codes = ["#" + bytes(round(255 * c) for c in colour).hex() for colour in colours]
+    return dict(zip(names, codes, strict=True))
 
 
 def _labels(
@@ -154,89 +129,55 @@ def _labels(
         if len(nodes) != 1:
             return {}
         facts = [plain_prediction(prediction.targets)]
-    classes, target = head.labels(head.columns[0]), head.targets[0]
-    colours = class_colours(classes) if classes else {}
+    target, colours = head.targets[0], class_colours(head.labels(head.columns[0]))
     rows = zip(nodes, measured or [{}] * len(nodes), strict=True)
-    values = [(n, row.get(target) if colours else None) for n, row in rows]
-    values = [(node, value) for node, value in values if node not in prediction.added]
+    predicted = [(node, row.get(target)) for node, row in rows if node not in prediction.added]
     return {
-        node: _label(fact, value, colours)
-        for (node, value), fact in zip(values, facts, strict=True)
+        node: _label(fact["prediction"], value, colours)
+        for (node, value), fact in zip(predicted, facts, strict=True)
     }
 
 
-def _label(facts: Mapping[str, Any], measured: Any, colours: Mapping[str, str]) -> Label:
-    value, probabilities = facts["prediction"], facts.get("probabilities", {})
+def _label(value: Any, measured: Any, colours: Mapping[str, str]) -> Label:
     if isinstance(value, Mapping):  # several targets
         return Label(" ".join(map(shown, value.values())))
     text = shown(value)
-    likely = sorted(probabilities.items(), key=lambda item: -item[1])[:_LISTED]
-    tooltip = "\n".join(f"{label}: {p:.3f}" for label, p in likely)
+    if text not in colours:
+        return Label(text)
     is_wrong = measured is not None and str(measured) != text
-    colour = colours.get(text, Label("").colour)
-    return Label(f"{text} ≠ {measured}" if is_wrong else text, colour, tooltip, is_wrong)
+    return Label(short_text(f"{text} ≠ {measured}" if is_wrong else text), colours[text], is_wrong)
 
 
 def _draw_molecule(
-    dag: TypedDAG, labels: Mapping[int, Label], values: Mapping[tuple[int, ...], float]
+    dag: TypedDAG, labels: Mapping[int, Label], contributions: Sequence[float] | None = None
 ) -> str:
-    """A molecule; the span of a node is its atom in the SMILES."""
+    """A molecule with labels, or coloured; the span of a node is its atom in the SMILES."""
     from graphfold.datasets.molecules.drawing import draw_molecule
 
-    places, ptr, index = dag.span[:, 0].tolist(), dag.input_ptr.tolist(), dag.input_index.tolist()
-    ends = [index[ptr[node] : ptr[node + 1]] for node in range(dag.num_nodes)]
-    notes = {
-        tuple(places[atom] for atom in ends[node] or [node]): label.text
-        for node, label in labels.items()
-    }
-    coloured = {tuple(places[atom] for atom in atoms): v for atoms, v in values.items()}
-    num_atoms = len(dag.nodes_of_type("atom"))
-    (smiles,) = molecule_smiles(dag)
-    return draw_molecule(smiles, num_atoms, notes, coloured)
-
-
-def _draw_tree(dag: TypedDAG, labels: Mapping[int, Label], added: Set[int]) -> str:
-    """A tree or a dependency tree, without the nodes that reading added."""
+    atoms, places = dag.nodes_of_type("atom").tolist(), dag.span[:, 0].tolist()
     ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
-    relations: list[str | None] = [None] * len(index)
+    notes = {}
+    for node, label in labels.items():
+        ends = index[ptr[node] : ptr[node + 1]] or [node]
+        notes[tuple(places[atom] for atom in ends)] = label.text
+    values = zip(atoms, contributions, strict=True) if contributions is not None else ()
+    (smiles,) = molecule_smiles(dag)
+    return draw_molecule(smiles, len(atoms), notes, {places[atom]: v for atom, v in values})
+
+
+def _draw_tree(dag: TypedDAG, labels: Mapping[int, Label]) -> str:
+    """A dependency tree, if all nodes are words, or another tree."""
+    texts, relations = node_words(dag), dict[int, str | None]()
+    if not any(texts):
+        texts = [dag.schema.types[code].name for code in dag.op_type.tolist()]
+    ptr, index = dag.input_ptr.tolist(), dag.input_index.tolist()
     if ("inputs", "deprel") in dag.dictionaries:
-        relations = dag.strings("inputs", "deprel")
-    edges: dict[int, list[tuple[int, str]]] = {}
+        relations = dict(zip(index, dag.strings("inputs", "deprel"), strict=True))
+    nodes = {}
     for node in dag.depth.argsort(stable=True).tolist():
-        edges[node] = []
-        for slot in range(ptr[node], ptr[node + 1]):
-            if index[slot] in added:
-                edges[node] += edges[index[slot]]
-            elif index[slot] >= 0:
-                edges[node].append((index[slot], relations[slot] or ""))
-    edges = {node: pairs for node, pairs in edges.items() if node not in added}
-    texts = _texts(dag)
+        inputs = [other for other in index[ptr[node] : ptr[node + 1]] if other >= 0]
+        text, relation = short_text(texts[node] or ""), short_text(relations.get(node) or "")
+        nodes[node] = Node(inputs, text, relation, labels.get(node))
     if all(any(c.name == "form" for c in item.features) for item in dag.schema.types):
-        arcs = [Arc(head, *pair) for head, pairs in edges.items() for pair in pairs]
-        return draw_arcs(sorted(edges), arcs, texts, labels)
-    inputs = {node: [other for other, _ in pairs] for node, pairs in edges.items()}
-    return draw_tree(inputs, texts, labels)
-
-
-def _texts(dag: TypedDAG) -> dict[int, str]:
-    """Node -> its first string; where no type has strings, its type."""
-    texts: dict[int, str | None] = {}
-    for item in dag.schema.types:
-        space = f"type:{item.name}"
-        strings = [c.name for c in item.features if (space, c.name) in dag.dictionaries]
-        if strings:
-            nodes = dag.nodes_of_type(item.name).tolist()
-            texts |= dict(zip(nodes, dag.strings(space, strings[0]), strict=True))
-    if not texts:
-        texts = {n: dag.schema.types[code].name for n, code in enumerate(dag.op_type.tolist())}
-    return {node: text for node, text in texts.items() if text is not None}
-
-
-def _text_of(dag: TypedDAG) -> str:
-    """The text of the input of one graph: a feature of the graph, or its words."""
-    for names in _TEXTS:
-        if ("graph", names[0]) in dag.dictionaries:
-            texts = [dag.strings("graph", name)[0] for name in names]
-            if all(texts):
-                return "\n".join(text or "" for text in texts)
-    return " ".join(word for word in node_words(dag) if word is not None)
+        return draw_arcs([nodes[word] for word in range(dag.num_nodes)])
+    return draw_tree(nodes)

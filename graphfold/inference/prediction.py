@@ -51,16 +51,16 @@ class Prediction:
         targets = self.targets
         result = {
             "line": self.line,
-            "prediction": _unwrap({name: t.value for name, t in targets.items()}),
+            "prediction": unwrapped({name: t.value for name, t in targets.items()}),
         }
         named = {
             name: {str(label): p for label, p in t.probabilities.items()}
             for name, t in targets.items()
         }
         if any(named.values()):
-            result["probabilities"] = _unwrap(named)
+            result["probabilities"] = unwrapped(named)
         for part in dict.fromkeys(part for t in targets.values() for part in t.extra):
-            result[part] = _unwrap({name: t.extra[part] for name, t in targets.items()})
+            result[part] = unwrapped({name: t.extra[part] for name, t in targets.items()})
         if self.nodes is not None:
             result["nodes"] = list(self.nodes)
         return {**result, "reason": self.reason}
@@ -168,7 +168,7 @@ def plain_prediction(targets: Mapping[str, TargetPrediction]) -> dict[str, Any]:
     facts_of = {name: _plain(target) for name, target in targets.items()}
     keys = dict.fromkeys(["prediction", *(key for facts in facts_of.values() for key in facts)])
     return {
-        key: _unwrap({name: facts[key] for name, facts in facts_of.items() if key in facts})
+        key: unwrapped({name: facts[key] for name, facts in facts_of.items() if key in facts})
         for key in keys
     }
 
@@ -190,7 +190,7 @@ def _likeliest(probabilities: Mapping[Any, float]) -> dict[str, float]:
     return {str(label): p for label, p in items}
 
 
-def _unwrap(by_target: Mapping[str, Any]) -> Any:
+def unwrapped(by_target: Mapping[str, Any]) -> Any:
     """The value of a single target, a dict of several, or None of no target."""
     if len(by_target) > 1:
         return dict(by_target)

@@ -1,20 +1,21 @@
-"""Trees and dependency trees as SVG: the layout of nodes, arcs, words and labels."""
+"""Trees and dependency trees as SVG: the places of nodes, lines, arcs, words and labels.
+
+`templates/tree.svg` has the shapes and the colours.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from html import escape
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from graphfold.errors import ellipsis
+from graphfold.pages import page_template
 
-INK, LINE = "#1a202c", "#94a3b8"
-
-#: Pixels around a drawing, between neighbours, of a label, of a line of text, between rows.
-_MARGIN, _GAP, _PILL, _TEXT, _BETWEEN = 8, 14, 20, 17, 22
+#: Pixels: the height of a label and of a line of text, between rows, between neighbours.
+_LABEL, _TEXT, _BETWEEN, _GAP = 20, 17, 22, 14
 
 #: The most characters of a text.
 _MOST_CHARACTERS = 40
@@ -27,229 +28,143 @@ class Label(NamedTuple):
     """The label of a node: its prediction.
 
     Args:
-        text: the class or the number.
-        colour: of the label, as #rrggbb.
-        tooltip: the text that is shown while the mouse is over it.
+        text: the class or the number, see `short_text`.
+        colour: of the label, as #rrggbb; light enough for dark letters.
         is_wrong: whether it has a frame.
     """
 
     text: str
     colour: str = "#e2e8f0"
-    tooltip: str = ""
     is_wrong: bool = False
 
-
-class Arc(NamedTuple):
-    """A relation between two words."""
-
-    head: int
-    dependent: int
-    relation: str
+    @property
+    def width(self) -> int:
+        """The width in pixels."""
+        return max(_LABEL, _text_width(self.text) + 10)
 
 
-def draw_tree(
-    inputs: Mapping[int, Sequence[int]], texts: Mapping[int, str], labels: Mapping[int, Label]
-) -> str:
-    """A tree, or another graph, with leaves in a row at the bottom.
-
-    Every subtree has its own strip of the width, so that in a tree nothing overlaps.
+class Node(NamedTuple):
+    """A node of a drawing.
 
     Args:
-        inputs: node -> its inputs, in order; nodes come after their inputs.
-        texts: node -> its word or name, if any.
-        labels: node -> its prediction, if any.
+        inputs: the numbers of its inputs.
+        text: its word or name, see `short_text`; empty for none.
+        relation: the name of its relation to the node that reads it; empty for none.
+        label: its prediction; None for none.
+    """
+
+    inputs: Sequence[int]
+    text: str = ""
+    relation: str = ""
+    label: Label | None = None
+
+    @property
+    def width(self) -> int:
+        """The width of its texts with the gap to a neighbour, in pixels."""
+        texts = max(_text_width(self.text), _text_width(self.relation))
+        return max(texts, self.label.width if self.label else 0) + _GAP
+
+    @property
+    def height(self) -> int:
+        """The height of the label and of the text below it, in pixels."""
+        return _LABEL * (self.label is not None) + _TEXT * bool(self.text)
+
+
+def short_text(text: str) -> str:
+    """A text on one line that XML can hold, cut if it is long."""
+    return _FORBIDDEN.sub("\ufffd", ellipsis(" ".join(text.split()), _MOST_CHARACTERS))
+
+
+def draw_tree(nodes: dict[int, Node]) -> str:
+    """A tree with leaves in a row at the bottom.
+
+    Every subtree has its own strip of the width, so nothing overlaps. A node that several nodes
+    read is drawn once, below the first of them.
+
+    Args:
+        nodes: number -> node; nodes come after their inputs.
     """
     depth: dict[int, int] = {}
-    for node, below in inputs.items():
-        depth[node] = max((depth[other] + 1 for other in below), default=0)
-    forms = {node: _Form(texts.get(node), labels.get(node)) for node in inputs}
-    row = max((forms[node].height for node in inputs if inputs[node]), default=0) + _BETWEEN
-    x = _columns(inputs, {node: form.width for node, form in forms.items()})
+    for number, node in nodes.items():
+        depth[number] = max((depth[child] + 1 for child in node.inputs), default=0)
+    row = max((node.height for node in nodes.values() if node.inputs), default=0) + _BETWEEN
     lowest = max(depth.values())
-    y = {node: (lowest - depth[node]) * row for node in inputs}
-    end = {node: y[node] + forms[node].height for node in inputs}
-    lines = "".join(
-        f"M{x[node]:.1f} {end[node]}V{y[node] + row - 8}H{x[other]:.1f}V{y[other] - 2}"
-        for node, below in inputs.items()
-        for other in below
-    )
-    drawn = [f'<path d="{lines}" fill="none" stroke="{LINE}"/>']
-    drawn += [_node(x[node], y[node], form) for node, form in forms.items()]
-    width = max(x[node] + form.width / 2 for node, form in forms.items())
-    return _document(drawn, width, max(end.values()))
+    x, width = _columns(nodes)
+    y = {number: (lowest - depth[number]) * row for number in nodes}
+    end = {number: y[number] + node.height for number, node in nodes.items()}
+    lines = [
+        f"M{x[number]} {end[number]}V{y[number] + row - 8}H{x[child]}V{y[child]}"
+        for number, node in nodes.items()
+        for child in node.inputs
+    ]
+    labels = [(x[n], y[n], node.label) for n, node in nodes.items() if node.label]
+    texts = [(x[n], end[n] - 4, node.text) for n, node in nodes.items()]
+    return _svg(width, max(end.values()), lines=lines, labels=labels, texts=texts)
 
 
-def _columns(inputs: Mapping[int, Sequence[int]], widths: Mapping[int, float]) -> dict[int, float]:
-    """The middle of each node, in the middle of the strip of its subtree."""
-    top_down = list(inputs)[::-1]
-    children: dict[int, list[int]] = {}
-    placed: set[int] = set()
-    for node in top_down:
-        children[node] = [n for n in dict.fromkeys(inputs[node]) if n not in placed]
-        placed.update(children[node])  # a node that several read is placed once
-    strip: dict[int, float] = {}
-    for node in inputs:
-        strip[node] = max(widths[node], sum(strip[child] for child in children[node]))
-    begin, x, end = dict[int, float](), dict[int, float](), 0.0
-    for root in sorted(inputs.keys() - placed):
-        begin[root], end = end, end + strip[root]
-    for node in top_down:
-        x[node] = begin[node] + strip[node] / 2
-        start = x[node] - sum(strip[child] for child in children[node]) / 2
-        for child in children[node]:
+def _columns(nodes: dict[int, Node]) -> tuple[dict[int, float], int]:
+    """The middle of the strip of each node, and the width of all strips."""
+    strip, children, placed = dict[int, int](), dict[int, list[int]](), set[int]()
+    for number, node in nodes.items():
+        children[number] = [child for child in node.inputs if child not in placed]
+        placed.update(children[number])
+        strip[number] = max(node.width, sum(strip[child] for child in children[number]))
+    begin, width = dict[int, float](), 0
+    for number in reversed(nodes):
+        if number not in placed:  # no node reads it
+            begin[number], width = width, width + strip[number]
+        below = sum(strip[child] for child in children[number])
+        start = begin[number] + (strip[number] - below) / 2
+        for child in children[number]:
             begin[child], start = start, start + strip[child]
-    return x
+    return {number: begin[number] + strip[number] / 2 for number in nodes}, width
 
 
-def draw_arcs(
-    words: Sequence[int], arcs: Sequence[Arc], texts: Mapping[int, str], labels: Mapping[int, Label]
-) -> str:
-    """Words in a row with arcs above them; a new row begins where no arc goes on.
+def draw_arcs(words: Sequence[Node]) -> str:
+    """Words in a row, their labels below, and an arc from each word to each of its inputs.
 
     Args:
-        words: the words in order.
-        arcs: the relations between them.
-        texts: word -> its form.
-        labels: word -> its prediction, which stands below it.
+        words: the words in order; their inputs are positions of words.
     """
-    place = {word: number for number, word in enumerate(words)}
-    arcs = [Arc(place[arc.head], place[arc.dependent], arc.relation) for arc in arcs]
-    over = _levels(arcs, len(words))[1]
-    cuts = [0, *(gap + 1 for gap in range(len(words) - 1) if not over[gap]), len(words)]
-    drawn, width, bottom = list[str](), 0.0, 0.0
-    for first, last in pairwise(cuts):
-        row_arcs = [
-            Arc(arc.head - first, arc.dependent - first, arc.relation)
-            for arc in arcs
-            if first <= arc.head < last
-        ]
-        forms = [_Form(texts.get(word), labels.get(word)) for word in words[first:last]]
-        elements, row_width, height = _row_of_words(forms, row_arcs)
-        drawn.append(f'<g transform="translate(0 {bottom:.0f})">{"".join(elements)}</g>')
-        width, bottom = max(width, row_width), bottom + height + _BETWEEN
-    return _document(drawn, width, bottom - _BETWEEN)
+    arcs = [(head, dependent) for head, word in enumerate(words) for dependent in word.inputs]
+    levels = _levels(arcs, len(words))
+    base, width = (max(levels, default=0) + 1) * _BETWEEN, sum(word.width for word in words)
+    ends = accumulate(word.width for word in words)
+    x = [end - word.width / 2 for end, word in zip(ends, words, strict=True)]
+    roots = {*range(len(words))} - {dependent for _, dependent in arcs}
+    lines, relations = [f"M{x[root]} 12V{base - 4}" for root in roots], []
+    for (head, dependent), level in zip(arcs, levels, strict=True):
+        start, top = x[head] + (5 if dependent > head else -5), base - level * _BETWEEN
+        lines.append(f"M{start} {base}V{top}H{x[dependent]}V{base - 4}")
+        relations.append(((start + x[dependent]) / 2, top - 3, words[dependent].relation))
+    pairs = list(zip(x, words, strict=True))
+    return _svg(
+        width,
+        base + _TEXT + 3 + _LABEL,
+        lines=lines,
+        arrows=[(place, base) for place in x],
+        relations=relations,
+        texts=[(place, base + 14, word.text) for place, word in pairs],
+        labels=[(place, base + _TEXT + 3, word.label) for place, word in pairs if word.label],
+    )
 
 
-def _row_of_words(forms: Sequence[_Form], arcs: Sequence[Arc]) -> tuple[list[str], float, float]:
-    """The elements of a row of words with their arcs, its width and its height."""
-    levels, _ = _levels(arcs, len(forms))
-    base = (max(levels, default=0) + 1) * _BETWEEN
-    x: list[float] = []
-    for number, form in enumerate(forms):
-        place = form.width / 2
-        if x:
-            place += x[-1] + forms[number - 1].width / 2
-        for arc in arcs:  # with room for the relations between the words
-            if number == max(arc[:2]):
-                place = max(place, x[min(arc[:2])] + _text_width(arc.relation, 11) + 24)
-        x.append(place)
-    heads = {arc.dependent for arc in arcs}
-    drawn = [_arrow(f"M{x[k]:.1f} 12", x[k], base) for k in range(len(x)) if k not in heads]
-    drawn += [
-        _arc(arc, x, base, base - level * _BETWEEN) for arc, level in zip(arcs, levels, strict=True)
-    ]
-    for place, (text, label) in zip(x, forms, strict=True):
-        drawn.append(_text(place, base + 14, text or ""))
-        drawn += [_label(place, base + _TEXT + 3, label)] if label else []
-    has_labels = any(form.label for form in forms)
-    return drawn, x[-1] + forms[-1].width / 2, base + _TEXT + (_PILL + 3) * has_labels
-
-
-def _levels(arcs: Sequence[Arc], num_words: int) -> tuple[list[int], list[int]]:
-    """The level of each arc, above all shorter ones that it overlaps; the levels of each gap."""
+def _levels(arcs: Sequence[tuple[int, int]], num_words: int) -> list[int]:
+    """The level of each arc: above all shorter ones that it overlaps."""
     over, levels = [0] * num_words, [0] * len(arcs)
-    spans = [sorted(arc[:2]) for arc in arcs]
+    spans = [sorted(arc) for arc in arcs]
     for number in sorted(range(len(arcs)), key=lambda k: spans[k][1] - spans[k][0]):
         first, last = spans[number]
         levels[number] = max(over[first:last]) + 1
         over[first:last] = [levels[number]] * (last - first)
-    return levels, over
+    return levels
 
 
-def _arc(arc: Arc, x: Sequence[float], base: float, top: float) -> str:
-    """From beside the middle of the head to the middle of the dependent."""
-    start = x[arc.head] + (5 if arc.dependent > arc.head else -5)
-    end = x[arc.dependent]
-    relation = _text((start + end) / 2, top - 3, arc.relation, 11)
-    return _arrow(f"M{start:.1f} {base}V{top}H{end:.1f}", end, base) + relation
+def _text_width(text: str) -> int:
+    """An estimate for a sans-serif font of 14 pixels."""
+    return sum(16 if unicodedata.east_asian_width(sign) in "WF" else 8 for sign in text)
 
 
-def _arrow(path: str, x: float, base: float) -> str:
-    return (
-        f'<path d="{path}V{base - 4}" fill="none" stroke="{LINE}"/>'
-        f'<path d="M{x - 3.5:.1f} {base - 6}h7l-3.5 6z" fill="{LINE}"/>'
-    )
-
-
-class _Form(NamedTuple):
-    """A node: its text and its label, if it has them."""
-
-    text: str | None
-    label: Label | None
-
-    @property
-    def height(self) -> int:
-        return _PILL * (self.label is not None) + _TEXT * (self.text is not None) or 6
-
-    @property
-    def width(self) -> float:
-        text = 0.0 if self.text is None else _text_width(self.text)
-        return max(text, 0.0 if self.label is None else _label_width(self.label)) + _GAP
-
-
-def _node(x: float, y: float, form: _Form) -> str:
-    """A label above a text; a dot for a node with neither."""
-    text, label = form
-    if text is None and label is None:
-        return f'<circle cx="{x:.1f}" cy="{y + 3}" r="3" fill="{LINE}"/>'
-    drawn = "" if label is None else _label(x, y, label)
-    return drawn if text is None else drawn + _text(x, y + (_PILL if label else 0) + 13, text)
-
-
-def _label(x: float, y: float, label: Label) -> str:
-    width = _label_width(label)
-    red, green, blue = (int(label.colour[i : i + 2], 16) for i in (1, 3, 5))
-    is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 140
-    frame = f'stroke="{INK}" stroke-width="2"' if label.is_wrong else ""
-    return (
-        f"<g><title>{_escaped(label.tooltip)}</title>"
-        f'<rect x="{x - width / 2:.1f}" y="{y}" width="{width:.1f}" height="{_PILL}" '
-        f'rx="{_PILL / 2}" fill="{label.colour}" {frame}/>'
-        f"{_text(x, y + 14, label.text, 12, INK if is_light else '#ffffff')}</g>"
-    )
-
-
-def _text(x: float, y: float, text: str, size: int = 14, colour: str = INK) -> str:
-    """One line around x with its baseline at y."""
-    place = f'x="{x:.1f}" y="{y}" font-size="{size}" fill="{colour}"'
-    return f"<text {place}>{_escaped(_cut(text))}</text>"
-
-
-def _label_width(label: Label) -> float:
-    return max(_PILL, _text_width(label.text, 12) + 14)
-
-
-def _text_width(text: str, size: int = 14) -> float:
-    """An estimate for a sans-serif font, in pixels."""
-    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in _cut(text))
-    return size * (0.6 * len(_cut(text)) + 0.5 * wide)
-
-
-def _cut(text: str) -> str:
-    return ellipsis(" ".join(text.split()), _MOST_CHARACTERS)
-
-
-def _escaped(text: str) -> str:
-    return escape(_FORBIDDEN.sub("\ufffd", text))
-
-
-def _document(elements: Sequence[str], width: float, height: float) -> str:
-    """The SVG element, in its natural size on white."""
-    width, height = width + 2 * _MARGIN, height + 2 * _MARGIN
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" width="{width:.0f}" '
-        f'height="{height:.0f}" viewBox="{-_MARGIN} {-_MARGIN} {width:.0f} {height:.0f}" '
-        'font-family="system-ui, \'DejaVu Sans\', sans-serif" text-anchor="middle">'
-        f'<rect x="-{_MARGIN}" y="-{_MARGIN}" width="100%" height="100%" fill="#ffffff"/>'
-        f"{''.join(elements)}</svg>"
-    )
+def _svg(width: float, height: float, **shapes: Sequence[Any]) -> str:
+    """An SVG element, in its natural size on white."""
+    return page_template("tree.svg").render(width=width, height=height, **shapes)

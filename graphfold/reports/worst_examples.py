@@ -81,7 +81,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Worst
     coloured = {drawing.target for drawing in drawn if drawing is not None} - {None}
     if coloured:
         names = " or ".join(name for name in head.targets if name in coloured)
-        note += f" Blue atoms and bonds raise {names}, orange ones lower it (integrated gradients)."
+        note += f" Blue atoms raise {names}, orange ones lower it (integrated gradients)."
     return WorstExamples(note, figures, 280)
 
 

@@ -27,6 +27,7 @@ def test_a_page_shows_every_record_in_order(trees, tmp_path, monkeypatch, capsys
     page = (folder / "index.html").read_text()
     assert re.findall(r'<figure.*?id="(\d+)"', page) == ["00001", "00002", "00003"]
     assert "line 2 <i>bracket opened at column 4 is never closed" in page
+    assert re.search(r"<bdi>the film</bdi>\nlabel: [0-4] \(0\.\d\d\)</figcaption><svg", page)
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
     for name in ("00001", "00003"):
@@ -67,6 +68,6 @@ def test_a_notebook_shows_what_a_model_draws(trees):
     model = graphfold.load(trees)
     drawing = model.draw("(_ (_ the) (_ film))")
     assert drawing._repr_svg_() == drawing.svg
-    assert drawing.prediction.startswith("label: ")
+    assert drawing.text == "the film"
     with pytest.raises(RecordError, match="never closed"):
         model.draw("(_ (_ the")

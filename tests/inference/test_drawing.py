@@ -84,8 +84,15 @@ def pills(drawing: Drawing) -> list[tuple[float, float, float, float, str]]:
 
 
 def edges(drawing: Drawing) -> int:
-    """The number of lines from a node of a tree to another."""
-    return elements(drawing, "path")[0].get("d", "").count("M")
+    """The number of lines from a node to another."""
+    return len(heights(drawing))
+
+
+def heights(drawing: Drawing) -> list[float]:
+    """The height of the horizontal part of every line and arc."""
+    paths = (path.get("d", "") for path in elements(drawing, "path"))
+    matches = (re.search(r"V([-\d.]+)H", path) for path in paths)
+    return [float(match[1]) for match in matches if match]
 
 
 def sentence(heads: list[int], relations: list[str] | None = None) -> str:
@@ -122,8 +129,6 @@ def test_a_tree_has_its_words_in_a_row_and_a_coloured_class_in_every_node():
     words = [places(drawing)[word] for word in ("very", "good", "film")]
     assert words == sorted(words)
     assert len({y for _, y in words}) == 1
-    titles = [element.text or "" for element in elements(drawing, "title")]
-    assert any(title.startswith("4: 0.900\n0: 0.025") for title in titles)
     assert edges(drawing) == 4
     assert drawing.text == "very good film"
     assert drawing._repr_svg_() == drawing.svg
@@ -137,13 +142,11 @@ def test_a_wrong_class_has_a_frame_and_the_right_one_behind_it():
     assert sorted(texts(drawing)) == ["2", "2 ≠ 3", "3", "film", "good"]
 
 
-def test_phrases_that_reading_split_are_drawn_as_they_stand_in_the_input():
-    wide = "(4 (0 a) (1 b) (2 c) (3 d))"
+def test_phrases_that_reading_added_have_no_label():
     split = BracketsAdapter(num_classes=5, binarize=True).without_targets()
-    classes = [0, 1, 2, 3]  # of the words; the two phrases that were added get 1
-    plain = drawing_of(TREES, wide, [*classes, 4])
-    drawn = drawing_of(split, wide, [*classes, 1, 1, 4])
-    assert drawn.svg == plain.svg
+    drawing = drawing_of(split, "(4 (0 a) (1 b) (2 c) (3 d))", [0, 1, 2, 3, 1, 1, 4])
+    assert sorted(texts(drawing)) == ["0", "1", "2", "3", "4", "a", "b", "c", "d"]
+    assert edges(drawing) == 6
 
 
 @given(trees())
@@ -176,41 +179,28 @@ def test_a_dependency_tree_has_an_arc_for_each_relation_and_tags_under_the_words
     assert places(drawing)["w1"][1] < places(drawing)["PRON"][1]
 
 
-def heights(drawing: Drawing) -> list[float]:
-    """The height of the horizontal part of every arc."""
-    paths = (path.get("d", "") for path in elements(drawing, "path"))
-    found = (re.search(r"V([-\d.]+)H", path) for path in paths)
-    return [float(match[1]) for match in found if match]
-
-
-def test_pairs_are_two_rows_and_a_score(tmp_path):
+def test_a_pair_is_two_trees_in_one_row(tmp_path):
     folder = write_corpora(tmp_path) / "sick" / "parsed" / "test"
     adapter = PairsAdapter()
     dag = read_records(adapter, folder, [next(adapter.records(folder))]).dag
     prediction = Prediction(1, "", {"relatedness": TargetPrediction(3.5)})
     drawing = draw_graph(dag, prediction, RelatednessHead(2, dag.schema))
-    assert len(elements(drawing, "g")) == 2
-    assert len(heights(drawing)) == 4
-    assert drawing.prediction == "relatedness: 3.5"
-    assert len(drawing.text.splitlines()) == 2
+    assert edges(drawing) == 4
+    assert len(drawing.text.split()) == dag.num_nodes
 
 
-def test_names_of_inner_nodes_are_drawn_and_a_shared_node_once():
+def test_nodes_without_words_have_their_types_and_a_shared_node_is_drawn_once():
     schema = Schema(
-        (
-            NodeType("word", 0, (Column("form", "string"),)),
-            NodeType("syntax", None, (Column("kind", "string"),)),
-        ),
+        (NodeType("leaf", 0), NodeType("inner", None)),
         graph_targets=(Column("name", "int64", size=2),),
     )
     graph = GraphBuilder(schema)
-    shared = graph.node("word", form="x")
-    sides = [graph.node("syntax", [shared], kind=kind) for kind in ("Load", "Store")]
-    graph.output(graph.node("syntax", sides, kind="Assign"))
+    shared = graph.node("leaf")
+    graph.output(graph.node("inner", [graph.node("inner", [shared]) for _ in range(2)]))
     graph.finish()
     prediction = Prediction(1, "", {"name": TargetPrediction(1, {0: 0.2, 1: 0.8})})
     drawing = draw_graph(graph.build(), prediction, ClassificationHead(2, schema, "graph"))
-    assert sorted(texts(drawing)) == ["1", "Assign", "Load", "Store", "x"]
+    assert sorted(texts(drawing)) == ["1", "inner", "inner", "inner", "leaf"]
     assert edges(drawing) == 4
 
 
@@ -247,7 +237,7 @@ ORDERS = [("CCO", [2, 0, 1]), ("Oc1ccncc1", [3, 6, 0, 2, 4, 1, 5]), ("CN.Cl", [2
 
 @pytest.mark.parametrize("hydrogens", [False, True])
 @pytest.mark.parametrize(("smiles", "order"), ORDERS)
-def test_contributions_colour_their_atoms_and_bonds_in_any_order_of_the_record(
+def test_contributions_colour_their_atoms_in_any_order_of_the_record(
     smiles, order, hydrogens, monkeypatch
 ):
     molecule = Chem.RenumberAtoms(Chem.MolFromSmiles(smiles), order)
@@ -255,31 +245,43 @@ def test_contributions_colour_their_atoms_and_bonds_in_any_order_of_the_record(
     dag = read_one(adapter, molecule)
     molecule = Chem.AddHs(molecule) if hydrogens else molecule
     numbers = [float(atom.GetAtomicNum()) for atom in molecule.GetAtoms()]
-    ends = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
-    nodes = [*((n,) for n in range(len(numbers))), *ends]
-    values = [*numbers, *(numbers[a] * numbers[b] for a, b in ends)]
     drawn: list[Any] = []
-    monkeypatch.setattr(of_molecules, "_colour", lambda value: value)
+    monkeypatch.setattr(of_molecules, "atom_colours", dict)
     monkeypatch.setattr(of_molecules, "_svg", lambda *parts: drawn.append(parts) or "")
     prediction = Prediction(1, "", {"y": TargetPrediction(0.25)})
-    found = Contributions([], nodes, {"y": values}, {"y": 0.0})
-    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema), (), found, "y")
-    ((shown, atoms, bonds),) = drawn
-    charge = [atom.GetAtomicNum() for atom in shown.GetAtoms()]
-    pairs = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in shown.GetBonds()]
-    largest = max(values)
-    assert atoms == {n: pytest.approx(number / largest) for n, number in enumerate(charge)}
-    assert bonds == {
-        n: pytest.approx(charge[a] * charge[b] / largest) for n, (a, b) in enumerate(pairs)
-    }
-    assert (drawing.prediction, drawing.target) == ("y: 0.25", "y")
+    drawing = draw_graph(
+        dag, prediction, RegressionHead(2, dag.schema), (), contributions(numbers), "y"
+    )
+    ((shown, atoms),) = drawn
+    assert atoms == {n: atom.GetAtomicNum() for n, atom in enumerate(shown.GetAtoms())}
+    assert drawing.target == "y"
+
+
+def contributions(values: list[float]) -> Contributions:
+    """Contributions of the atoms of a molecule to the target y."""
+    return Contributions({"y": 0.0}, {"y": {"atom": values}}, {})
+
+
+def test_the_strongest_contribution_has_the_full_colour():
+    colours = of_molecules.atom_colours({3: -4.0, 1: 2.0, 0: 0.0})
+    half = tuple((1 + channel) / 2 for channel in of_molecules.RAISES)
+    assert colours == {3: pytest.approx(of_molecules.LOWERS), 1: pytest.approx(half), 0: (1, 1, 1)}
 
 
 def test_what_is_drawn_is_what_the_graph_was_made_of():
     adapter = SmilesAdapter(target_columns=["y"], salts="strip").without_targets()
     dag = read_one(adapter, "Cl.OCC")
-    prediction = Prediction(1, "", {"y": TargetPrediction(0.25)})
-    found = Contributions([], [(0,), (1,), (2,)], {"y": [1.0, 2.0, 3.0]}, {"y": 0.0})
-    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema), (), found, "y")
+    prediction, head = Prediction(1), RegressionHead(2, dag.schema)
+    drawing = draw_graph(dag, prediction, head, (), contributions([1.0, 2.0, 3.0]), "y")
     assert drawing.text == "Cl.OCC"
     assert len(elements(drawing, "ellipse")) == 3
+
+
+def test_fragments_of_a_coloured_molecule_have_no_colour_themselves():
+    adapter = SmilesAdapter(target_columns=["y"], fragments="rings_and_paths").without_targets()
+    dag = read_one(adapter, "OCc1ccccc1")
+    prediction = Prediction(1, "", {"y": TargetPrediction(0.25)})
+    values = {"y": {"atom": [1.0] * 8, "fragment": [5.0] * 3}}
+    found = Contributions({"y": 0.0}, values, {})
+    drawing = draw_graph(dag, prediction, RegressionHead(2, dag.schema), (), found, "y")
+    assert len(elements(drawing, "ellipse")) == 8

@@ -24,7 +24,7 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(tmp_path: Pa
     def draw(dag: TypedDAG, *_: object) -> Drawing:
         (smiles,), target = dag.strings("graph", "smiles"), str(_[-1])
         drawn[str(smiles)] = target
-        return Drawing("<svg/>", target=target)
+        return Drawing("<svg/>", "", target)
 
     with mock.patch("graphfold.inference.pictures.draw_graph", draw):
         folder = train(
@@ -35,6 +35,6 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(tmp_path: Pa
         )  # fmt: skip
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert drawn == {"CCO": "second", "CCN": "first", "CCF": "second", "CCCl": "first"}
-    assert "Blue atoms and bonds raise first or second, orange ones" in text
+    assert "Blue atoms raise first or second, orange ones" in text
     captions = re.findall(r"coloured by (\w+) ·", text)
     assert sorted(captions) == ["first", "first", "second", "second"]

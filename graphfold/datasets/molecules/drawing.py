@@ -1,4 +1,4 @@
-"""Drawings of molecules with notes beside atoms and bonds, or coloured by their contributions."""
+"""Drawings of molecules with notes beside atoms and bonds, or coloured by contributions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_molecule(
     smiles: str,
     num_atoms: int = 0,
     notes: Mapping[tuple[int, ...], str] | None = None,
-    contributions: Mapping[tuple[int, ...], float] | None = None,
+    contributions: Mapping[int, float] | None = None,
 ) -> str:
     """A molecule as an SVG element, its strongest contribution in full colour.
 
@@ -30,7 +30,7 @@ def draw_molecule(
         num_atoms: the atoms of the graph; if they are more than those of the molecule, hydrogens
             are drawn as atoms, too.
         notes: texts beside atoms and bonds: (atom,) or (atom, atom) -> text.
-        contributions: the numbers of atoms and bonds, likewise.
+        contributions: atom -> number.
 
     Raises:
         RecordError: if RDKit cannot read the SMILES.
@@ -40,27 +40,24 @@ def draw_molecule(
     if num_atoms > molecule.GetNumAtoms():
         molecule = read_molecule(smiles, explicit_hydrogens=True)
     for atoms, note in (notes or {}).items():
-        part, name = _part(molecule, atoms)
-        part.SetProp(f"{name}Note", note)
-    largest = max(map(abs, (contributions or {}).values()), default=0.0) or 1.0
-    colours: dict[str, dict[int, tuple[float, ...]]] = {"atom": {}, "bond": {}}
-    for atoms, value in (contributions or {}).items():
-        part, name = _part(molecule, atoms)
-        colours[name][part.GetIdx()] = _colour(value / largest)
-    return _svg(molecule, colours["atom"], colours["bond"])
+        if len(atoms) == 1:
+            molecule.GetAtomWithIdx(*atoms).SetProp("atomNote", note)
+        else:
+            molecule.GetBondBetweenAtoms(*atoms).SetProp("bondNote", note)
+    return _svg(molecule, atom_colours(contributions or {}))
 
 
-def _part(molecule: Chem.Mol, atoms: tuple[int, ...]) -> tuple[Any, str]:
-    if len(atoms) == 1:
-        return molecule.GetAtomWithIdx(*atoms), "atom"
-    return molecule.GetBondBetweenAtoms(*atoms), "bond"
+def atom_colours(contributions: Mapping[int, float]) -> dict[int, tuple[float, ...]]:
+    """Atom -> colour: white for 0, the full colour for the strongest contribution."""
+    largest = max(map(abs, contributions.values()), default=0.0) or 1.0
+    colours = {}
+    for atom, value in contributions.items():
+        full, share = RAISES if value > 0 else LOWERS, abs(value) / largest
+        colours[atom] = tuple(1 - share * (1 - channel) for channel in full)
+    return colours
 
 
-def _svg(
-    molecule: Chem.Mol,
-    atoms: Mapping[int, tuple[float, ...]],
-    bonds: Mapping[int, tuple[float, ...]],
-) -> str:
+def _svg(molecule: Chem.Mol, colours: Mapping[int, tuple[float, ...]]) -> str:
     try:
         from rdkit.Chem.Draw import rdMolDraw2D
     except ImportError as error:
@@ -72,22 +69,11 @@ def _svg(
     options: Any = drawer.drawOptions()
     options.clearBackground = False
     options.padding = 0.08
-    if atoms:  # the colours of elements would be taken for contributions
+    if colours:  # the colours of elements would be taken for contributions
         options.useBWAtomPalette()
     rdMolDraw2D.PrepareAndDrawMolecule(
-        drawer,
-        molecule,
-        highlightAtoms=list(atoms),
-        highlightAtomColors=atoms,
-        highlightBonds=list(bonds),
-        highlightBondColors=bonds,
+        drawer, molecule, highlightAtoms=list(colours), highlightAtomColors=colours
     )
     drawer.FinishDrawing()
     text: str = drawer.GetDrawingText()
     return text[text.index("<svg") :]
-
-
-def _colour(value: float) -> tuple[float, ...]:
-    """White for 0, the full colour for 1 and for -1."""
-    full = RAISES if value > 0 else LOWERS
-    return tuple(1 - abs(value) * (1 - channel) for channel in full)

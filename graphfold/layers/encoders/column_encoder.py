@@ -6,7 +6,7 @@ The input of a cell, beside its children, is one tensor or several by name (`Nod
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -110,24 +110,6 @@ class ColumnEncoder(nn.Module):
             with NativeLinear():
                 product = self.linear(numbers.nan_to_num(0.0))
             terms.append(product if ptr is None else segment_sum(product, ptr))
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
-
-    def share_of(self, names: Collection[str], columns: Mapping[str, Tensor]) -> Tensor:
-        """[num_rows, size] the contribution of some columns; the sum over all is `forward`."""
-        terms = []
-        if self.table is not None:
-            is_named = [c.name in names for c in self.codes for _ in range(math.prod(c.shape))]
-            named = torch.tensor(is_named, device=self.sizes.device).nonzero().view(-1)
-            codes = _side_by_side([columns[column.name] for column in self.codes])[:, named]
-            index = torch.where(codes < 0, self.sizes[named], codes) + self.starts[named]
-            terms.append(functional.embedding(index, self.table).sum(1))
-        if self.linear is not None:
-            dtype = self.linear.weight.dtype
-            numbers = [
-                columns[column.name].to(dtype).nan_to_num(0.0) * (column.name in names)
-                for column in self.numbers
-            ]
-            terms.append(self.linear(_side_by_side(numbers)))
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     @torch.no_grad()
