@@ -144,7 +144,7 @@ class Stamp:
             self._visit(item)
 
     def _read_parts(self) -> list[object]:
-        """What is compared by identity, or by value if it is plain."""
+        """Attributes and items: compared by identity, or by value if they are plain."""
         found: list[object] = [*map(type, self._modules)]
         for own, read in self._own:
             found.append(len(own))
@@ -158,7 +158,7 @@ class Stamp:
         return found
 
     def _read_facts(self) -> tuple[object, ...]:
-        """What is compared by value."""
+        """Kinds of tensors and other facts, compared by value."""
         has_hooks = any(self._hooks) or has_global_hooks()
         arrays = list(map(_content_of, self._arrays))
         return self._kinds(), torch.get_default_dtype(), has_hooks, arrays
@@ -227,7 +227,7 @@ def _is_script(value: object) -> bool:
 
 
 def _scripts_of(function: FunctionType) -> Iterator[bool]:
-    """Whether each variable and each global of a function is code in TorchScript."""
+    """True for each variable or global of a function that is code in TorchScript."""
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # it has no value yet
             yield _is_script(cell.cell_contents)
@@ -236,7 +236,7 @@ def _scripts_of(function: FunctionType) -> Iterator[bool]:
 
 
 def _items_of(value: Any) -> Sequence[object] | None:
-    """What is in a container, a dataclass or a namespace; None for any other object."""
+    """The items of a container, a dataclass or a namespace; None for any other object."""
     if isinstance(value, (*_SEQUENCES, dict)) and len(value) > MAX_ITEMS:
         return None
     if isinstance(value, dict):

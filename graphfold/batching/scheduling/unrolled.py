@@ -169,7 +169,7 @@ def _find_blocks(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray])
 def _follow(
     plan: PassSchedule, blocks: Sequence[_Block], of: IntArray, degree: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """What the unrolled rows read: all of the round before.
+    """Reads of the unrolled rows, all of them of the round before.
 
     Returns:
         [num_rows] how many children each has, [num_edges] the edges of the plan, and the row that

@@ -110,7 +110,7 @@ class WantedPrograms:
         )
 
     def find(self, backend: Backend) -> dict[int, Known]:
-        """What the cells of types with nodes come to, which are compiled now if they are new."""
+        """The results for the cells of types with nodes, which are compiled now if they are new."""
         key = backend.name, self._of_all, self._of_types
         programs = self._programs.get(key)
         if programs is None:
