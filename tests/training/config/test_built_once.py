@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
-import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -94,17 +92,10 @@ def test_a_run_and_its_continuation_read_their_config_once(
 
 
 def test_a_table_is_opened_to_check_to_identify_and_to_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Counter[str], tmp_path: Path
 ) -> None:
-    table, opened = write_molecules(tmp_path / "m.csv"), Counter[str]()
-
-    def open_and_count(file: Any, *arguments: Any, **options: Any) -> Any:
-        opened[str(file)] += 1
-        return original(file, *arguments, **options)
-
-    original = builtins.open
-    monkeypatch.setattr(builtins, "open", open_and_count)
-    monkeypatch.setattr(io, "open", open_and_count)  # that of pathlib
+    table = write_molecules(tmp_path / "m.csv")
+    opened.clear()
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *QUICK]
     train(tmp_path / "run", *words, "data.num_workers=0")
     assert opened[str(table)] == 3
