@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
+import io
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,6 +136,21 @@ def _process_as_before() -> Iterator[None]:
     yield
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often `open` has opened each file, by its path."""
+    counts: Counter[str] = Counter()
+    original = builtins.open
+
+    def open_and_count(file: Any, *arguments: Any, **options: Any) -> Any:
+        counts[str(file)] += 1
+        return original(file, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "open", open_and_count)
+    monkeypatch.setattr(io, "open", open_and_count)  # that of pathlib
+    return counts
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -28,14 +28,8 @@ WRONG_USE = {
     "train data.batch_sise=3": r"no key 'data\.batch_sise'.*Did you mean 'data\.batch_size'\?",
     "train batch_size=3": r"no key 'batch_size'.*Did you mean 'data\.batch_size'\?",
     "train hydra.run.dri=x": r"Did you mean 'hydra\.run\.dir'\?",
-    "train trainer.max_epochs=abc": r"trainer\.max_epochs is 'abc', but it must be a whole number",
-    "train data.batch_size=-1": r"data\.batch_size is -1, but it must be a whole number from 1 on",
-    "train data.batch_size=2.5": r"data\.batch_size is 2\.5, but it must be a whole number",
-    "train data.on_error=ignore": r"data\.on_error is 'ignore', but it is one of raise, skip",
     "train data.split=randm": r"Did you mean 'random'\?",
-    "train loss.reduction=per_nodes": r"Did you mean 'per_node'\?",
-    "train deterministic=maybe": r"deterministic is 'maybe', but it must be true or false",
-    "train seed=-1": r"seed is -1",
+    "train data.batch_size=2.5": r"data\.batch_size is 2\.5, but it must be a whole number",
     "train seed=1,2": r"gives several values\. Add -m",
     "train callbacks.early_stopping=default": r"Write callbacks=early_stopping\.",
     "train model.head=regression": r"model\.head is 'regression', but it is a class with its",
@@ -81,10 +75,23 @@ def test_wrong_use(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(WRONG_USE[words], captured.err), captured.err
 
 
+#: Wrong values of options of training, and what is said of them.
+WRONG_VALUES = {
+    "trainer.max_epochs=abc": r"trainer\.max_epochs is 'abc', but it must be a whole number",
+    "data.batch_size=-1": r"data\.batch_size is -1, but it must be a whole number from 1 on",
+    "data.on_error=ignore": r"data\.on_error is 'ignore', but it is one of raise, skip",
+    "loss.reduction=per_nodes": r"Did you mean 'per_node'\?",
+    "deterministic=maybe": r"deterministic is 'maybe', but it must be true or false",
+    "seed=-1": r"seed is -1",
+}
+
+
 def test_all_wrong_values_are_reported_together(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "trainer.max_epochs=abc", "data.batch_size=0"]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
+    assert main(["train", *WRONG_VALUES]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == len(WRONG_VALUES) + 1  # data.seed is the seed, too
+    for message in WRONG_VALUES.values():
+        assert re.search(message, error), message
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["list"], ["--version"]])
@@ -95,9 +102,9 @@ def test_information_is_exit_code_0(words: list[str], capsys: pytest.CaptureFixt
     assert captured.err == ""
 
 
-def test_help_names_all_commands() -> None:
-    command = [sys.executable, "-m", "graphfold", "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
     assert all(name in text for name in cli.COMMANDS)
 
 
@@ -162,9 +169,11 @@ def test_config_dir_adds_a_group_option(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", ["train", "evaluate", "predict"])
-def test_script_is_the_command(name: str) -> None:
+def test_script_is_the_command(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = Path(__file__).parents[1] / "scripts" / f"{name}.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--help"], capture_output=True, text=True, check=True
-    )
-    assert f"graphfold {name}" in done.stdout
+    monkeypatch.setattr(sys, "argv", [str(script), "--help"])
+    with pytest.raises(SystemExit, match="^0$"):
+        runpy.run_path(str(script), run_name="__main__")
+    assert f"graphfold {name}" in capsys.readouterr().out

@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from graphfold.batching.native import build
+from graphfold.cli import main
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,12 +50,11 @@ def pins(python: str) -> dict[str, str]:
     return {name: next(iter(r.specifier)).version for name, r in zip(names, kept, strict=True)}
 
 
-def test_version_has_one_source_and_six_lines(project):
+def test_version_has_one_source_and_six_lines(project, capsys):
     import graphfold
 
-    command = [sys.executable, "-m", "graphfold", "--version"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    lines = printed.splitlines()
+    assert main(["--version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     names = ["graphfold", "python", "torch", "processor", "native", "GPU"]
     assert [line.split()[0].rstrip(":") for line in lines] == names
     assert lines[0] == f"graphfold {project['version']}"

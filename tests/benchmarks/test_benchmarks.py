@@ -100,6 +100,7 @@ def test_sst(bench):
     assert shared == {*OWN, "product_floor"}
 
 
+@pytest.mark.slow
 def test_trees(bench, monkeypatch):
     few = {"rntn": trees.SST, "relation_tree_lstm": trees.UD}
     assert few.items() <= trees.MODELS.items()
@@ -111,6 +112,7 @@ def test_trees(bench, monkeypatch):
     assert all(row["examples_per_second"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_sequence(bench):
     rows = bench("sequence", "--batch-size", "5", "--hidden-size", "6")
     names = [*OWN, "cat_levels", "packed_lstm", "one_by_one", "product_floor"]

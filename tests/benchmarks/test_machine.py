@@ -41,6 +41,7 @@ def test_missing_instructions_are_named(name, tmp_path, monkeypatch):
     assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 @has_avx2
 def test_rows_of_the_command_say_what_torch_uses(tmp_path):
     root, path = write_corpora(tmp_path / "data"), tmp_path / "rows.json"

@@ -87,6 +87,7 @@ def test_large_tensors_are_not_made() -> None:
     assert sizes == [False, True]
 
 
+@pytest.mark.slow
 def test_inference_does_not_load_the_compiler() -> None:
     code = """
 import sys, torch

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
-from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json, write_corpora
+from training.tiny_runs import MOLECULES, bracket_tree, conllu, read_json, undrawn, write_corpora
 
 import graphfold
 from graphfold.cli import main
@@ -153,8 +153,8 @@ class Lab:
         folder = self.folder / f"run{len(list(self.folder.glob('run*')))}"
         folder.mkdir()
         words = [f"hydra.run.dir={folder}", *overrides]
-        # No row looks at the pictures of a report, which take as long as the training.
-        with mock.patch("graphfold.reports.report.write_report"):
+        # No row looks at a report, which takes as long as the training.
+        with undrawn(), mock.patch("graphfold.reports.report.write_report"):
             code, printed, errors = self.command("train", *words)
         assert code == 0, errors
         return Run(folder, printed)

@@ -64,4 +64,4 @@ def tagger(home: Path, trained: Trained) -> Path:
 @pytest.fixture(scope="session")
 def lists(trained: Trained) -> Path:
     """A run of generated list operations with an answer each."""
-    return trained("lists", *listops())
+    return trained("listops", *listops())  # as tests of training have it

@@ -168,6 +168,7 @@ def test_an_instance_is_small_and_loads_once_in_a_process(one, monkeypatch):
     assert len(loaded) == 2
 
 
+@pytest.mark.slow
 def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(one, tmp_path):
     """Such as the processes of `datasets.map(num_proc=2)`, after the parent used two threads."""
     (tmp_path / "predictor").write_bytes(pickle.dumps(TablePredictor(one.run)))

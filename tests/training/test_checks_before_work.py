@@ -75,7 +75,8 @@ def test_it_is_refused_before_the_first_epoch(
 ) -> None:
     more, message = CASES[name]
     monkeypatch.syspath_prepend(home)
-    assert run("train", *words(home, *more), f"hydra.run.dir={tmp_path}/run") > 0
+    folder = f"hydra.run.dir={tmp_path}/run"
+    assert run("train", *words(home, *more), folder, draws=True) > 0
     said = capsys.readouterr()
     assert message in said.err
     assert "epoch 1" not in said.out

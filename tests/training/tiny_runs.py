@@ -29,8 +29,7 @@ def run(*words: str | Path, draws: bool = False) -> int:
 
     Args:
         *words: the command line.
-        draws: whether reports have their pictures, which take longer than a tiny run's training;
-            without, figures are made and not drawn, and no worst examples are explained.
+        draws: whether reports have their pictures, which take longer than a tiny run's training.
     """
     with nullcontext() if draws else undrawn():
         return main([str(word) for word in words])
@@ -38,10 +37,12 @@ def run(*words: str | Path, draws: bool = False) -> int:
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Reports without their pictures."""
+    """Reports without their pictures, and rehearsals without the picture of predictions."""
     with (
-        mock.patch("graphfold.reports.figures._to_svg", return_value=""),
+        mock.patch("graphfold.reports.report.draw_curves", return_value=""),
+        mock.patch("graphfold.reports.report.draw_predictions", return_value=""),
         mock.patch("graphfold.reports.report.draw_worst", return_value=None),
+        mock.patch("graphfold.inference.evaluation.is_first", return_value=False),
     ):
         yield
 

@@ -127,6 +127,7 @@ def test_zig_spells_instruction_sets_in_its_own_way():
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quickly")
 def test_a_library_has_what_is_called(tmp_path):
     path = build("float", PLAIN, tmp_path)
     assert path == tmp_path / library_name("float", PLAIN)
@@ -134,22 +135,18 @@ def test_a_library_has_what_is_called(tmp_path):
     library = ctypes.CDLL(str(path))
     assert all(getattr(library, name) for name in module.FUNCTIONS)
     assert path.stat().st_mode & 0o777 == 0o644
+    if shutil.which("ldd") is not None:
+        done = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True)
+        assert "libc" in done.stdout
+        assert not re.search("gomp|iomp|libomp", done.stdout), "it needs a library of threads"
 
 
 @needs_compiler
+@pytest.mark.usefixtures("quickly")
 def test_two_at_once_do_not_disturb_each_other(tmp_path):
-    code = (
-        f"import runpy; from pathlib import Path\n"
-        f"made = runpy.run_path({str(FOLDER / 'build.py')!r})\n"
-        f"print(made['build']('float', 'plain', Path({str(tmp_path)!r})))"
-    )
-
-    def run(_: int) -> str:
-        command = [sys.executable, "-c", code]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
     with ThreadPoolExecutor(2) as pool:
-        assert set(pool.map(run, range(2))) == {str(tmp_path / library_name("float", PLAIN))}
+        made = [pool.submit(build, "float", PLAIN, tmp_path) for _ in range(2)]
+    assert {one.result() for one in made} == {tmp_path / library_name("float", PLAIN)}
     assert is_whole(tmp_path / library_name("float", PLAIN))
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -223,15 +220,6 @@ def test_compilers_have_nothing_to_warn_of(compiler, march, real, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-
-
-@needs_compiler
-@pytest.mark.skipif(shutil.which("ldd") is None, reason="there is no ldd")
-def test_no_library_of_threads_is_needed(tmp_path):
-    library = build("float", PLAIN, tmp_path)
-    done = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True)
-    assert "libc" in done.stdout
-    assert not re.search("gomp|iomp|libomp", done.stdout)
 
 
 def test_messages_of_the_compiler_are_passed_on(tmp_path, monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -40,11 +38,6 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def test_one_adapter_and_one_data_module(built: Counter[str], tmp_path: Path) -> None:
-    train(tmp_path / "run", *listops())
-    assert built == {"adapter": 1, "data module": 1}
-
-
 def test_what_files_decide_is_one_adapter_more(built: Counter[str], tmp_path: Path) -> None:
     path = tmp_path / "lists.csv"
     path.write_text(
@@ -52,15 +45,8 @@ def test_what_files_decide_is_one_adapter_more(built: Counter[str], tmp_path: Pa
     )
     words = ["data=smiles", f"data.path={path}", "data.target_columns=[kind]"]
     words += ["data.task=classification"]
-    train(tmp_path / "run", *words, "model.hidden_size=8", "trainer.max_epochs=1")
+    train(tmp_path / "run", *words, *QUICK)
     assert built == {"adapter": 2, "data module": 1}
-
-
-def test_a_continued_run_reads_its_config_once(built: Counter[str], tmp_path: Path) -> None:
-    folder = train(tmp_path / "run", *listops())
-    built.clear()
-    assert run("train", f"resume={folder}", "trainer.max_epochs=3") == 0
-    assert built == {"adapter": 1, "data module": 1}
 
 
 def test_members_of_an_ensemble_share_the_data(built: Counter[str], tmp_path: Path) -> None:
@@ -87,8 +73,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def test_a_config_is_composed_once_and_checked_once(
-    read: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_and_its_continuation_read_their_config_once(
+    built: Counter[str], read: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit, begun = recipe.fit_network, []
 
@@ -97,26 +83,19 @@ def test_a_config_is_composed_once_and_checked_once(
         fit(*arguments)
 
     monkeypatch.setattr(recipe, "fit_network", count_fit)
-    train(tmp_path / "run", *listops("trainer.max_epochs=1"))
+    folder = train(tmp_path / "run", *listops("trainer.max_epochs=1"))
     assert begun == [{"composed": 1, "checked": 1}]
+    assert built == {"adapter": 1, "data module": 1}
+    built.clear()
+    assert run("train", f"resume={folder}", "trainer.max_epochs=2") == 0
+    assert built == {"adapter": 1, "data module": 1}
 
 
-#: Prints how often a file was opened by a command.
-OPENED = """
-import sys
-from graphfold.cli import main
-
-opened = []
-sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
-code = main(sys.argv[2:])
-print("OPENED", code, [str(path) for path in opened].count(sys.argv[1]))
-"""
-
-
-def test_a_table_is_opened_to_check_to_identify_and_to_read_it(tmp_path: Path) -> None:
+def test_a_table_is_opened_to_check_to_identify_and_to_read_it(
+    opened: Counter[str], tmp_path: Path
+) -> None:
     table = write_molecules(tmp_path / "m.csv")
-    words = ["train", "data=smiles", f"data.path={table}", "data.target_columns=[c]", *QUICK]
-    words += [f"data.cache_dir={tmp_path}/cache", f"hydra.run.dir={tmp_path}/run"]
-    command = [sys.executable, "-c", OPENED, str(table), *words, "data.num_workers=0"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert text.splitlines()[-1] == "OPENED 0 3"
+    opened.clear()
+    words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *QUICK]
+    train(tmp_path / "run", *words, "data.num_workers=0")
+    assert opened[str(table)] == 3

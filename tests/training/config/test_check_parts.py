@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from graphfold.training.config.compose import compose
 from graphfold.training.config.training_config import TrainingConfig
 
 
+@cache
 def config(*more: str) -> TrainingConfig:
     return compose(["data=listops_generated", *more]).config
 
@@ -59,23 +61,22 @@ def test_what_is_no_callback_or_logger_is_refused(group: str, node: Any, fault: 
 
 
 @pytest.mark.parametrize(
-    ("words", "fault"),
+    ("options", "fault"),
     [
-        (["trainer.precision=15"], r"trainer\.precision is 15, but it is one of 32-true"),
-        (["trainer.accelerator=gpus"], r"'gpus', but it is one of .* Did you mean 'gpu'?"),
-        (["trainer.limit_train_batches=0"], r"limit_train_batches is 0, but it must be a whole"),
-        (["trainer.limit_val_batches=1.5"], r"limit_val_batches is 1.5, but it must be a whole"),
-        (
-            ["+trainer.max_epoch=3"],
-            r"trainer .* no option 'max_epoch'. Did you mean 'max_epochs'?",
-        ),
-        (["trainer._target_=torch.nn.Identity"], "but graphfold.training.Trainer trains"),
-        (["trainer.accelerator=cpu", "trainer.precision=16-mixed"], "is for GPUs. Set trainer"),
+        ({"precision": 15}, r"trainer\.precision is 15, but it is one of 32-true"),
+        ({"accelerator": "gpus"}, r"'gpus', but it is one of .* Did you mean 'gpu'?"),
+        ({"limit_train_batches": 0}, r"limit_train_batches is 0, but it must be a whole"),
+        ({"limit_val_batches": 1.5}, r"limit_val_batches is 1.5, but it must be a whole"),
+        ({"max_epoch": 3}, r"trainer .* no option 'max_epoch'. Did you mean 'max_epochs'?"),
+        ({"_target_": "torch.nn.Identity"}, "but graphfold.training.Trainer trains"),
+        ({"accelerator": "cpu", "precision": "16-mixed"}, "is for GPUs. Set trainer"),
     ],
 )
-def test_what_the_trainer_does_not_have_is_refused(words: list[str], fault: str) -> None:
+def test_what_the_trainer_does_not_have_is_refused(options: dict[str, Any], fault: str) -> None:
+    mapping = config().mapping
+    trainer = {**mapping["trainer"], **options}
     with pytest.raises(ConfigError, match=fault):
-        check_parts(config(*words))
+        check_parts(TrainingConfig.of({**mapping, "trainer": trainer}))
 
 
 def test_all_faults_are_told_at_once() -> None:

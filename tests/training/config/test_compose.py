@@ -59,9 +59,10 @@ def test_an_inner_cell_can_be_overridden() -> None:
     assert composed.config.model["cells"][0]["_leaf_"]["hidden_size"] == 7
 
 
-@pytest.mark.parametrize("model", ["binary_tree_lstm", "block_tree_lstm", "gcn"])
-@pytest.mark.parametrize("option", ["backend=torch", "kernel=scatter"])
-def test_options_of_a_model_s_class_need_no_sign(option: str, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "option"), [("gcn", "kernel=scatter"), ("block_tree_lstm", "backend=torch")]
+)
+def test_options_of_a_model_s_class_need_no_sign(model: str, option: str) -> None:
     name, _, value = option.partition("=")
     assert compose([f"model={model}", f"model.{option}"]).config.model[name] == value
 
@@ -98,20 +99,6 @@ def test_settings_that_are_none(word: str) -> None:
 def test_an_interpolation_to_nowhere_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"seed: Interpolation key 'nowhere' not found"):
         compose(["seed=${nowhere}"])
-
-
-ROUNDS = ["gcn", "gat", "gatv2", "gin", "gine", "ggnn", "mpnn", "pna", "weave", "fingerprint"]
-
-
-@pytest.mark.parametrize("model", [*ROUNDS, "fragments", "attentive_fp", "dmpnn"])
-def test_depth_is_the_rounds_over_bonds_of_every_model_that_has_some(model: str) -> None:
-    def rounds(*overrides: str) -> int:
-        passes = compose(["data=esol", f"model={model}", *overrides]).config.model["passes"]
-        return sum(item.get("rounds", 0) for item in passes)
-
-    depth = compose(["data=esol", f"model={model}"]).config.model["depth"]
-    assert rounds() == depth
-    assert rounds("model.depth=5") == 5
 
 
 def test_depth_of_blocks() -> None:
@@ -169,27 +156,11 @@ def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> Non
     assert own_options({**cell, **shared}) == {**cell, "hidden_size": 4}
 
 
-WITH_BATCH_NORM = sorted(
-    path.stem
-    for path in (config_folder() / "model").glob("*.yaml")
-    if "norm: batch" in path.read_text()
-)
-
-
-@pytest.mark.parametrize("model", WITH_BATCH_NORM)
-def test_models_with_batch_norm_are_judged_by_averaged_weights(model: str) -> None:
-    """Else validation error rises up to threefold from one epoch to the next, and falls again."""
-    own = ["data=esol", f"model={model}"]
-    averaged = compose(own).config
-    assert averaged.callbacks["average"]["decay"] == 0.999
-    plain = compose([*own, "callbacks=default"]).config
+def test_a_choice_of_callbacks_is_that_of_the_user() -> None:
+    averaged = compose(["data=esol", "model=gcn"]).config
+    plain = compose(["data=esol", "model=gcn", "callbacks=default"]).config
     assert plain.callbacks == {}
     assert plain.model == averaged.model
-
-
-def test_which_models_have_batch_norm() -> None:
-    assert {"gcn", "gin", "gine", "gat", "gatv2", "pna"} <= {*WITH_BATCH_NORM}
-    assert {"fingerprint", "fragments"} <= {*WITH_BATCH_NORM}
 
 
 @pytest.mark.parametrize("names", ["average,early_stopping", "early_stopping,average"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from graphfold.training.loop.optimisation import (
     in_training_mode,
     skips_absent_rows,
 )
-from graphfold.training.run.checkpoint import Checkpoint
 
 FUSED: list[Callable[..., Optimizer]] = [
     partial(Adagrad, lr=0.05, weight_decay=0.01),
@@ -108,39 +106,11 @@ def test_optimizers_that_change_rows_without_a_gradient(make: Callable[..., Opti
     assert not skips_absent_rows(make)
 
 
-def test_metrics_csv_has_the_rate_of_its_epoch(tmp_path: Path) -> None:
-    own = ["optimizer=sgd", "optimizer.lr=0.004", "lr_scheduler=step", "trainer.max_epochs=3"]
-    own += ["lr_scheduler.step_size=1", "lr_scheduler.gamma=0.5", "calibration.method=none"]
-    folder = train(tmp_path / "run", *molecules(tmp_path, *own))
-    assert [float(row["lr"]) for row in rows(folder)] == pytest.approx([0.004, 0.002, 0.001])
-
-
 def molecules(folder: Path, *more: str) -> list[str]:
     table = write_molecules(folder / "m.csv")
     data = ["data=smiles", "model=dmpnn", f"data.path={table}", "data.target_columns=['a b']"]
     # The tiny molecules of a batch may have no bond at all; more of them together have.
     return [*data, "model.hidden_size=8", "data.batch_size=15", "model.fuse=false", *more]
-
-
-def state(folder: Path, name: str = "last") -> dict[str, torch.Tensor]:
-    return Checkpoint.load(folder / "checkpoints" / f"{name}.ckpt").state_dict
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
-
-
-def changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    """The parts that have changed weights."""
-    names = {n for n, value in after.items() if not torch.equal(value, before[n])}
-    return {name.partition(".")[0] for name in names}
-
-
-def test_frozen_parts_stay_as_they_are(tmp_path: Path) -> None:
-    first = train(tmp_path / "first", *molecules(tmp_path, "trainer.max_epochs=1"))
-    more = [f"init_from={first}/checkpoints/last.ckpt", "trainer.max_epochs=2"]
-    second = train(tmp_path / "second", *molecules(tmp_path, *more, "freeze=[encoder,network]"))
-    assert changed(state(first), state(second)) == {"head"}
 
 
 def test_frozen_cells_are_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

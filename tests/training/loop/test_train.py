@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from shared_folders import made_once
 from training.tiny_runs import listops, read_json, run, train, write_molecules
 
 from graphfold import recipe as training
-from graphfold.errors import DataError
-from graphfold.training.config.training_config import TrainingConfig
 from graphfold.training.run.best_and_last import BestAndLast
 from graphfold.training.run.checkpoint import Checkpoint
 from graphfold.training.run.run_folder import RunFolder
@@ -58,13 +57,6 @@ def test_run_folder_holds_everything(listops_run: Path) -> None:
     assert best == metrics["val/accuracy"]
 
 
-def test_same_seed_same_run_and_another_seed_another(listops_run: Path, tmp_path: Path) -> None:
-    again = train(tmp_path / "again", *listops())
-    other = train(tmp_path / "other", *listops("seed=2"))
-    assert read_json(again / "metrics.json") == read_json(listops_run / "metrics.json")
-    assert read_json(other / "metrics.json") != read_json(listops_run / "metrics.json")
-
-
 def test_the_best_epoch_is_kept(tmp_path: Path) -> None:
     """With a learning rate that ruins the model, the first epoch is the best."""
     more = ["monitor=val/loss", "optimizer.lr=3.0", "trainer.max_epochs=3"]
@@ -85,6 +77,10 @@ def test_an_earlier_run_is_moved_aside(
     assert f"an earlier run: it is now in {folder / 'earlier-1'}. Give resume=auto to go on" in said
     assert read_json(folder / "earlier-1" / "metrics.json") == first
     assert (folder / "earlier-1" / "checkpoints" / "last.ckpt").is_file()
+
+
+def into(folder: Path) -> list[str]:
+    return [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
 
 
 class Interrupted:
@@ -109,19 +105,27 @@ class Interrupted:
         self.monkeypatch.undo()
 
 
+#: A run with draws, moments of gradients and a schedule, which go on after an interruption.
+UNBROKEN = listops("model.dropout=0.4", "optimizer=adam", "lr_scheduler=step")
+UNBROKEN += ["lr_scheduler.step_size=2", "lr_scheduler.gamma=0.1", "trainer.max_epochs=3"]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That run without an interruption."""
+    return made_once(tmp_path_factory, "unbroken", lambda folder: train(folder, *UNBROKEN))
+
+
 def test_a_resumed_run_ends_as_an_unbroken_one(
+    whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    more = ["model.dropout=0.4", "trainer.max_epochs=3", "optimizer=adam", "lr_scheduler=cosine"]
-    overrides = listops(*more)
-    whole = train(tmp_path / "whole", *overrides)
     broken = tmp_path / "broken"
-    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.run.dir={broken}"]
     before = signal.getsignal(signal.SIGINT)
     with Interrupted(monkeypatch):
-        assert run("train", *overrides, *settings) == 1
+        assert run("train", *UNBROKEN, *into(broken)) == 1
     assert f"graphfold train resume={broken}" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
     assert len(rows(broken)) == 1
@@ -144,11 +148,9 @@ def test_resuming_a_finished_run_scores_it_again(
 
 
 def test_a_finished_run_goes_on_for_more_epochs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ["model.dropout=0.4", "lr_scheduler=constant"]
-    whole = train(tmp_path / "whole", *listops(*more, "trainer.max_epochs=3"))
-    folder = train(tmp_path / "run", *listops(*more, "trainer.max_epochs=2"))
+    folder = train(tmp_path / "run", *UNBROKEN, "trainer.max_epochs=2")
     assert run("train", f"resume={folder}", "trainer.max_epochs=1") == 2
     assert "but the run has 2 epochs already" in capsys.readouterr().err
     assert run("train", f"resume={folder}", "trainer.max_epochs=3") == 0
@@ -192,15 +194,10 @@ def begun(interrupted: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(interrupted, tmp_path / "run"))
 
 
-def into(folder: Path) -> list[str]:
-    return [f"data.cache_dir={folder.parent}/cache", "logger=none", f"hydra.run.dir={folder}"]
-
-
 def test_one_command_begins_a_run_and_goes_on_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = train(tmp_path / "whole", *listops("trainer.max_epochs=3"))
-    words = ["train", *listops("trainer.max_epochs=3"), *into(tmp_path / "auto"), "resume=auto"]
+    words = ["train", *UNBROKEN, *into(tmp_path / "auto"), "resume=auto"]
     with Interrupted(monkeypatch):
         assert run(*words) == 1
     assert "goes on" not in capsys.readouterr().out
@@ -323,23 +320,6 @@ def test_the_loss_decides_between_equal_epochs() -> None:
     unknown = keeper._goodness({"val/accuracy": 1.0, "val/loss": None})
     worse = keeper._goodness({"val/accuracy": 0.9, "val/loss": 0.01})
     assert worse < unknown < first < second
-
-
-def test_a_failed_run_of_a_sweep_is_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = [f"data.cache_dir={tmp_path}/cache", "logger=none", f"hydra.sweep.dir={tmp_path}/s"]
-    original = training.start_run
-
-    def fail_first(config: TrainingConfig, *arguments: object, **options: object) -> object:
-        if config.seed == 1:
-            raise DataError("something is wrong with the data. Correct them.")
-        return original(config, *arguments, **options)
-
-    monkeypatch.setattr(training, "start_run", fail_first)
-    assert run("train", "-m", *listops("seed=1,2", "trainer.max_epochs=1"), *settings) == 1
-    assert "1 of 2 runs failed: 0 in" in capsys.readouterr().err
-    assert (tmp_path / "s" / "1" / "metrics.json").is_file()
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64"])

@@ -48,6 +48,7 @@ print(min(faults() for _ in range(40)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.name != "posix" or not hasattr(ctypes.CDLL(None), "mallopt"),
     reason="only glibc can be told to keep memory",

@@ -68,7 +68,7 @@ def test_processes_add_up_and_tell_each_other(tmp_path: Path) -> None:
     assert [read_json(tmp_path / f"{number}.json") for number in range(2)] == [wanted, wanted]
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_a_signal_ends_a_run_that_can_be_continued(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = [*listops("trainer.max_epochs=1000"), "logger=none", "data.num_workers=0"]
