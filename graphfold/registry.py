@@ -15,7 +15,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -33,7 +33,8 @@ class Registry:
         kind: the noun for a part in messages, such as "adapter".
         usage: how a part is chosen, for `graphfold list`.
         paths: name -> "package.module:attribute" of graphfold's parts.
-        home: a module of further parts of graphfold, under their names there.
+        home: a module of further parts of graphfold.
+        spelling: the name of a part of `home`, from its name in Python.
         base: "package.module:Class", the base class of a part, or its class; None if a part is any
             function or class.
         is_instance: whether parts are instances of `base`, not classes derived from it.
@@ -45,6 +46,7 @@ class Registry:
     usage: str
     paths: Mapping[str, str] = field(default_factory=dict)
     home: str | None = None
+    spelling: Callable[[str], str] = str
     base: str | None = None
     is_instance: bool = False
     entry_point: str | None = None
@@ -110,7 +112,8 @@ class Registry:
         module = importlib.import_module(self.home)
         names = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
         parts, base = {name: getattr(module, name) for name in names}, self._find_base()
-        return {n: f"{self.home}:{n}" for n, part in parts.items() if not self._fault(part, base)}
+        of_kind = [name for name, part in parts.items() if not self._fault(part, base)]
+        return {self.spelling(name): f"{self.home}:{name}" for name in of_kind}
 
     def _find_base(self) -> Any:
         return None if self.base is None else import_part(self.base, self.kind)
@@ -273,18 +276,12 @@ POLICIES = Registry(
     },
 )
 
-_SETS = "graphfold.datasets.molecules.feature_sets"
-
+#: The constant CHEMPROP_V2 is "chemprop-v2" in a config.
 FEATURE_SETS = Registry(
     "feature set",
     "data.features=NAME",
-    {
-        "graphfold": f"{_SETS}:GRAPHFOLD",
-        "chemprop-v2": f"{_SETS}:CHEMPROP_V2",
-        "chemprop-v1": f"{_SETS}:CHEMPROP_V1",
-        "ogb": f"{_SETS}:OGB",
-        "simple": f"{_SETS}:SIMPLE",
-    },
+    home="graphfold.datasets.molecules.feature_sets",
+    spelling=lambda constant: constant.lower().replace("_", "-"),
     base="graphfold.datasets.molecules.atom_features:FeatureSet",
     is_instance=True,
 )

@@ -1,5 +1,5 @@
 """List the choices: experiments, data, models, every other config group, and the corpora, adapters,
-splits, metrics, heads, readouts and cells that values of the config may name."""
+feature sets, splits, metrics, heads, readouts and cells that values of the config may name."""
 
 from __future__ import annotations
 

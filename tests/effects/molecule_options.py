@@ -207,7 +207,7 @@ def _(graphs):
 
 @row.changes("smiles.features", "which columns atoms and bonds have: those of the set")
 def _(graphs):
-    for name in FEATURE_SETS.paths:
+    for name in FEATURE_SETS.names():
         dag = graphs("smiles", TABLE, "a.csv", features=name)
         assert dag.schema.types[0].features == find_features(name).atom_columns
     widths = {

@@ -192,6 +192,11 @@ class FeatureSet:
     taken: frozenset[str] = frozenset()
 
     @property
+    def description(self) -> str:
+        """The numbers of features, for `graphfold list`."""
+        return f"{len(self.atom)} features of an atom, {len(self.bond)} of a bond."
+
+    @property
     def atom_columns(self) -> tuple[Column, ...]:
         """The feature columns of an atom."""
         return tuple(self._column(feature.column) for feature in self.atom)

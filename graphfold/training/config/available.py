@@ -11,7 +11,16 @@ from graphfold.datasets.splits import cross_validation, split_ways
 from graphfold.datasets.splits.split_records import SPLITS
 from graphfold.datasets.splits.split_ways import GROUPINGS
 from graphfold.options import parameters
-from graphfold.registry import ADAPTERS, CELLS, HEADS, METRICS, READOUTS, Registry, summary
+from graphfold.registry import (
+    ADAPTERS,
+    CELLS,
+    FEATURE_SETS,
+    HEADS,
+    METRICS,
+    READOUTS,
+    Registry,
+    summary,
+)
 from graphfold.training.config.folder import config_folder
 
 #: Arguments of parts that the model sets, not the config.
@@ -51,6 +60,7 @@ def list_choices(config_dir: Path | None = None) -> list[Choices]:
         *listed,
         Choices("corpora", "folders under data.root", {k: c.title for k, c in CORPORA.items()}),
         Choices("adapters", ADAPTERS.usage, ADAPTERS.summaries()),
+        Choices("feature sets", FEATURE_SETS.usage, FEATURE_SETS.summaries()),
         Choices("splits", "data.split=NAME", _splits()),
         Choices("groups", "data.groups=NAME", groups_of_records),
         *map(_metrics, METRICS),

@@ -205,7 +205,7 @@ def test_molecules_of_all_corpora_are_as_rdkit_says(data_root, count, directed_b
 
 
 @pytest.mark.parametrize("directed_bonds", [False, True])
-@pytest.mark.parametrize("features", FEATURE_SETS.paths)
+@pytest.mark.parametrize("features", FEATURE_SETS.names())
 def test_many_at_once_are_as_one_by_one(features, directed_bonds):
     adapter = SmilesAdapter(features=features, directed_bonds=directed_bonds)
     mixed = records([*STRANGE, "bad", "", *STRANGE])
