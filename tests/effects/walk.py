@@ -7,7 +7,8 @@ An option's id says where it is set:
 - `seed`, `loss.reduction`: the top level of train.yaml;
 - `optimizer/adam.lr`: a key of configs/optimizer/adam.yaml, likewise of other groups;
 - `data.batch_size`: an argument of `DataModule` or one of its settings; `smiles.salts`: an option
-  of that adapter; `listops_generated.pool`: an option of a corpus that is made on the spot;
+  of that adapter (its class, if configs name it by a path); `listops_generated.pool`: an option of
+  a corpus that is made on the spot;
 - `model/gcn.dropout`: a key that the parts of a model share; `GCNCell.norm`: an argument of a class
   that configs of models name, or that could be named in the place of one.
 """
@@ -101,13 +102,19 @@ def _of_groups() -> Iterator[str]:
 
 def _of_data() -> Iterator[str]:
     yield from (f"data.{name}" for name in (*parameters(DataModule), *NAMES))
-    for name in ADAPTERS.paths:
-        yield from (f"{name}.{option}" for option in parameters(ADAPTERS.find(name)))
+    by_path = [_load(path).get("adapter") for path in _files("data")]
+    for name in {*ADAPTERS.paths, *filter(None, by_path)}:
+        yield from (f"{_short(name)}.{option}" for option in parameters(ADAPTERS.find(name)))
     for name, corpus in CORPORA.items():
         if corpus.maker is not None:
             module, _, function = corpus.maker.partition(":")
             made = parameters(getattr(import_module(module), function))
             yield from (f"{name}.{option}" for option in made if option not in PLACES)
+
+
+def _short(adapter: str) -> str:
+    """The name of an adapter, or the class of one that a config names by its path."""
+    return adapter.rpartition(".")[2]
 
 
 def _of_experiments() -> Iterator[str]:
@@ -124,7 +131,7 @@ def _of_experiments() -> Iterator[str]:
 def _owners_of_data(config: Mapping[str, Any]) -> list[str]:
     corpus = CORPORA.get(config.get("corpus"))
     adapter = config.get("adapter") or (corpus.adapter.name if corpus else None)
-    return ["data", *([adapter] if adapter else []), *([corpus.name] if corpus else [])]
+    return ["data", *([_short(adapter)] if adapter else []), *([corpus.name] if corpus else [])]
 
 
 def _of_models() -> Iterator[str]:
