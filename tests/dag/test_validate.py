@@ -43,9 +43,10 @@ def test_wrong_depth_is_found():
 
 
 def test_wrong_arity_names_the_node():
-    dag = tree()
-    short = replace(dag, input_ptr=torch.tensor([0, 0, 0, 1]), input_index=torch.tensor([0]))
-    with pytest.raises(SchemaError, match=r"trees.txt:7: node 2 of type 'pair' has 1 inputs"):
+    both = collate([tree(7), tree(8)])
+    pointers = torch.tensor([0, 0, 0, 2, 2, 2, 3])
+    short = replace(both, input_ptr=pointers, input_index=torch.tensor([0, 1, 3]))
+    with pytest.raises(SchemaError, match=r"trees.txt:8: node 2 of type 'pair' has 1 inputs"):
         validate(short)
 
 
