@@ -17,6 +17,7 @@ from graphfold.errors import (
     add_note,
     did_you_mean,
     readable,
+    some_of,
     write_note,
 )
 
@@ -91,3 +92,8 @@ def test_no_message_calls_null_none():
     assert len(texts) > 300
     wrong = [f"{path}: {text}" for path, text in texts if re.search(r"\bor none\b", text)]
     assert wrong == []
+
+
+def test_of_many_names_the_first_are_shown() -> None:
+    assert some_of(["a", "b"]) == "a, b"
+    assert some_of([f"t{n}" for n in range(217)]) == "t0, t1, t2, t3, t4, t5 and 211 more"

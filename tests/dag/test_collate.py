@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from engine_cells import SCHEMA, chain, random_dag
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphfold.dag import (
     Column,
@@ -38,6 +39,27 @@ def test_split_gives_the_graphs_that_select_gives(seed):
         assert equal(part, select(dag, [number]))
         assert torch.equal(part.batch, torch.zeros(part.num_nodes, dtype=torch.int64))
     assert split(select(dag, [])) == []
+
+
+class Counting(TorchDispatchMode):
+    """Counts operations of torch."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_graphs_are_split_off_by_as_many_operations_as_there_are_tensors():
+    counts = []
+    for num_graphs in (5, 60):
+        dag = random_dag(num_graphs, 0)
+        split(dag)  # pointers are computed once
+        with Counting() as counting:
+            assert len(split.__wrapped__(dag)) == num_graphs
+        counts.append(counting.count)
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_graph_that_was_split_off_shares_no_memory():

@@ -125,6 +125,7 @@ def test_a_run_may_not_name(target: Any) -> None:
         "graphfold.training.AverageWeights",
         "graphfold.training.TensorBoardLogger",
         "graphfold.training.WandbLogger",
+        "graphfold.training.MLflowLogger",
     ],
 )
 def test_a_run_may_name(target: str) -> None:
