@@ -33,7 +33,7 @@ from graphfold.batching import (
     Up,
     build_schedule,
 )
-from graphfold.batching.engine.compiled import choice
+from graphfold.batching.engine.compiled import programs
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import GraphfoldError
 
@@ -304,8 +304,8 @@ def poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     try:
         assert torch.utils.deterministic.fill_uninitialized_memory
-        forms = mock.patch.object(choice, "MAX_FORMS", 1 << 15)  # cells come again and again
-        with warnings.catch_warnings(), mock.patch.object(choice, "check"), forms:
+        forms = mock.patch.object(programs, "MAX_FORMS", 1 << 15)  # cells come again and again
+        with warnings.catch_warnings(), mock.patch.object(programs, "check"), forms:
             warnings.filterwarnings("ignore", ".*is not compiled")
             warnings.filterwarnings("ignore", ".*do(es)? not run as")
             yield

@@ -26,10 +26,48 @@ from graphfold.batching.children import Children, Readable, StateReader
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.recorder import record
 from graphfold.batching.compiler.row_count import counted_len
-from graphfold.batching.compiler.values import Keeping, Untraceable
+from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.places import find_place, place_of_error
 from graphfold.errors import GraphfoldError, SchemaError
+
+
+class Keeping(Untraceable):
+    """A cell that keeps tensors which it computes.
+
+    Args:
+        reason: the reason why it cannot be compiled.
+        kept: the tensors, which have no numbers.
+    """
+
+    def __init__(self, reason: str, kept: Sequence[weakref.ref[Tensor]]) -> None:
+        super().__init__(reason)
+        self._kept = kept
+
+    def let_go(self) -> bool:
+        """Takes them out of lists, dictionaries and caches of functions; True if all are gone.
+
+        What is wanted of a global is not known, so it becomes None.
+        """
+        gc.collect()  # some may be held by each other alone
+        _take_out([tensor for tensor in (kept() for kept in self._kept) if tensor is not None])
+        return all(kept() is None for kept in self._kept)
+
+
+def _take_out(tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        for holder in gc.get_referrers(tensor):
+            if hasattr(holder, "cache_clear"):
+                holder.cache_clear()
+            elif isinstance(holder, list) and holder is not tensors:
+                holder[:] = [item for item in holder if item is not tensor]
+            elif isinstance(holder, dict):
+                names = [name for name, value in holder.items() if value is tensor]
+                if "__builtins__" in holder:  # the globals of a module
+                    holder.update(dict.fromkeys(names))
+                else:
+                    for name in names:
+                        del holder[name]
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,11 @@ and expanded dimensions cost nothing.
 
 from __future__ import annotations
 
-import gc
 import math
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from torch import Tensor
 from typing_extensions import Self
 
 #: What the rows of a value belong to; of a group or the whole there is one row.
@@ -23,24 +20,6 @@ NODES, EDGES, GROUP, WHOLE = "nodes", "edges", "group", "whole"
 
 class Untraceable(Exception):
     """A cell that cannot be compiled, with the reason."""
-
-
-class Keeping(Untraceable):
-    """A cell that keeps tensors which it computes.
-
-    Args:
-        reason: the reason why it cannot be compiled.
-        kept: the tensors, which have no numbers.
-    """
-
-    def __init__(self, reason: str, kept: Sequence[weakref.ref[Tensor]]) -> None:
-        super().__init__(reason)
-        self._kept = kept
-
-    def is_keeping(self) -> bool:
-        """True if it still does."""
-        gc.collect()  # some may be held by each other alone
-        return any(tensor() is not None for tensor in self._kept)
 
 
 class Unwritable(Untraceable):

@@ -15,8 +15,8 @@ from graphfold.batching.cell import Cell
 from graphfold.batching.compiler.assembly import compile_cell
 from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
-from graphfold.batching.compiler.trace import Signature
-from graphfold.batching.compiler.values import Keeping, Untraceable, Unwritable
+from graphfold.batching.compiler.trace import Keeping, Signature
+from graphfold.batching.compiler.values import Untraceable, Unwritable
 from graphfold.batching.engine.compiled.check import check, depends_on_group
 from graphfold.batching.engine.compiled.trial import Trial
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
@@ -213,7 +213,7 @@ def _compile_anew(
         refused = reason.with_traceback(None)  # its frames hold tensors of the trace
     finally:
         stamp.restore()
-    if isinstance(refused, Keeping) and refused.is_keeping():
+    if isinstance(refused, Keeping) and not refused.let_go():
         raise _kept_outside(cell)
     is_traced = isinstance(refused, Unwritable)
     text = str(refused) if is_traced else _in_full(str(refused), cell, signature, trial)
@@ -224,10 +224,9 @@ def _compile_anew(
 def _kept_outside(cell: Cell) -> EngineError:
     """The error for a cell whose tensors are still somewhere when its attributes are put back."""
     return EngineError(
-        f"{type(cell).__name__} keeps a tensor that it computes in a global, or in a cache such as "
-        "that of functools.lru_cache, where the engine cannot put back what was there. Compute "
-        "such tensors in __init__ and register them as buffers; fuse=False (model.fuse=false) "
-        "allows it."
+        f"{type(cell).__name__} keeps a tensor that it computes where the engine cannot take it "
+        "out again. Compute such tensors in __init__ and register them as buffers; fuse=False "
+        "(model.fuse=false) allows it."
     )
 
 
