@@ -2,8 +2,8 @@
 
 `forward` of a cell is a pure function, as under `jax.jit`: of its arguments, its parameters and
 buffers, and the plain attributes of the cell and its modules, the mode among them. A stamp sees
-when one of these changes. Globals, variables of closures and attributes of classes are constants of
-a program; `Network.recompile` makes programs anew.
+when one of these changes, and `forward` of a class. Globals, variables of closures and other
+attributes of classes are constants of a program; `Network.recompile` makes programs anew.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ class Stamp:
         # The mode twice: of a single name, `itemgetter` gives no tuple.
         self._own = [(o, itemgetter("training", "training", *_names_of(o))) for o in own]
         self._hooks = [o[name] for o in own for name in HOOKS]
+        # A class may get another `forward`; one that is no function is made anew by each look.
+        kinds: list[Any] = list(dict.fromkeys(map(type, self._modules)))
+        self._classes = [kind for kind in kinds if isinstance(_forward_of(kind), FunctionType)]
         self._parts = self._read_parts()
         try:
             self._facts: tuple[object, ...] | None = self._read_facts()
@@ -146,6 +149,7 @@ class Stamp:
     def _read_parts(self) -> list[object]:
         """Attributes and items: compared by identity, or by value if they are plain."""
         found: list[object] = [*map(type, self._modules)]
+        found += [kind.forward for kind in self._classes]
         for own, read in self._own:
             found.append(len(own))
             found += read(own)
@@ -182,7 +186,8 @@ class Stamp:
         inner = ((name, numbers.get(id(m))) for name, m in module._modules.items())
         attributes = ((name, describe(own[name])) for name in _names_of(own))
         names = (*module._parameters, None, *module._buffers)
-        return type(module), module.training, names, tuple(inner), tuple(attributes)
+        kind = type(module), _Itself(_forward_of(type(module)))
+        return *kind, module.training, names, tuple(inner), tuple(attributes)
 
 
 class _Unshared(Exception):
@@ -210,6 +215,11 @@ def _shared_leaf(numbers: dict[int, int], value: object) -> Hashable:
     if is_function or isinstance(value, (BuiltinFunctionType, type, Enum)):
         return _Itself(value)
     raise _Unshared
+
+
+def _forward_of(kind: type) -> object:
+    """The entry `forward` of a class or of the nearest of its bases."""
+    return next(vars(base)["forward"] for base in kind.__mro__ if "forward" in vars(base))
 
 
 def _names_of(own: dict[str, Any]) -> list[str]:

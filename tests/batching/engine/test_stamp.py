@@ -177,6 +177,25 @@ def test_what_counts_by_identity_has_no_form(name: str) -> None:
     assert stamp.is_unchanged()
 
 
+def test_another_forward_of_a_class_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Plain()
+    stamp, form = Stamp(cell), Stamp(cell).form()
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x)
+    assert not stamp.is_unchanged()
+    assert Stamp(cell).form() != form
+
+
+class Partial(Plain):
+    def scaled(self, x: Tensor, children: Any, scale: float) -> Mapping[str, Tensor]:
+        return {"h": x * scale}
+
+    forward = functools.partialmethod(scaled, scale=2.0)  # type: ignore[assignment]
+
+
+def test_a_forward_that_is_no_plain_function_is_no_change() -> None:
+    assert Stamp(Partial()).is_unchanged()
+
+
 def test_methods_and_partial_functions_have_a_form() -> None:
     def make(scale: float) -> Cell:
         cell = Plain(functools.partial(F.leaky_relu, negative_slope=scale))

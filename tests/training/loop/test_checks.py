@@ -14,7 +14,7 @@ import torch
 from training.tiny_runs import listops, read_json, run, train
 
 from graphfold.batching import Cell, Network
-from graphfold.batching.engine.compiled import choice, programs
+from graphfold.batching.engine.compiled import choice
 from graphfold.batching.native.library import why_missing
 from graphfold.blocks import FC
 from graphfold.dag import TypedDAG
@@ -46,7 +46,7 @@ COMPILED = pytest.mark.skipif(
 
 @pytest.fixture
 def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Makes Tree-LSTM cells that cannot be compiled, and forgets programs of earlier tests."""
+    """Makes Tree-LSTM cells that cannot be compiled, and forgets warnings of earlier tests."""
     right = NaryTreeLSTMCell.forward
 
     def forward(self, x, children):  # type: ignore[no-untyped-def]
@@ -55,7 +55,6 @@ def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return right(self, x, children)
 
     monkeypatch.setattr(NaryTreeLSTMCell, "forward", forward)
-    monkeypatch.setattr(programs, "_OF_FORM", {})
     monkeypatch.setattr(choice, "_SAID", set())
     return
 
