@@ -70,9 +70,6 @@ class Stamp:
             self._facts: tuple[object, ...] | None = self._read_facts()
         except RuntimeError:  # parameters of a lazy module have no shape before its first call
             self._facts = None
-        inner = [o[kind] for o in own for kind in ("_parameters", "_buffers", "_modules")]
-        self._saved = [(values, dict(values)) for values in (*own, *inner, *self._mappings)]
-        self._saved_items = [(items, list(items)) for items in self._sequences]
 
     def is_unchanged(self) -> bool:
         """True if all of it is as it was; takes some microseconds."""
@@ -113,14 +110,25 @@ class Stamp:
         except _Unshared:
             return None
 
-    def restore(self) -> None:
-        """Puts back what a run of the cell has changed in attributes and their containers."""
-        for values, saved in self._saved:
-            _restore(values, saved)
-        for items, saved_items in self._saved_items:
-            if list(map(id, items)) != list(map(id, saved_items)):
-                items.clear()
-                (items.update if isinstance(items, set) else items.extend)(saved_items)
+    def keep(self) -> Callable[[], None]:
+        """A function that puts back what a run of the cell changes in attributes and containers.
+
+        It holds all that is there now, so it is for a short time.
+        """
+        own = [own for own, _ in self._own]
+        inner = [o[kind] for o in own for kind in ("_parameters", "_buffers", "_modules")]
+        saved = [(values, dict(values)) for values in (*own, *inner, *self._mappings)]
+        saved_items = [(items, list(items)) for items in self._sequences]
+
+        def restore() -> None:
+            for values, before in saved:
+                _restore(values, before)
+            for items, before_items in saved_items:
+                if list(map(id, items)) != list(map(id, before_items)):
+                    items.clear()
+                    (items.update if isinstance(items, set) else items.extend)(before_items)
+
+        return restore
 
     def _visit(self, value: Any) -> None:
         """Notes an object, if it can change within, and all that is in it."""

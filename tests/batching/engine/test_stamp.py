@@ -242,6 +242,7 @@ def test_what_a_run_has_changed_is_put_back() -> None:
     items, options, settings = [1.0], {"a": [2.0]}, Settings()
     cell = Plain(items=items, options=options, settings=settings, chosen={1}, scale=2.0)
     stamp, linear = Stamp(cell), cell.linear
+    restore = stamp.keep()
     items.append(3.0)
     options["a"].append(3.0)
     options["b"] = 1
@@ -251,7 +252,7 @@ def test_what_a_run_has_changed_is_put_back() -> None:
     cell.linear = nn.Linear(2, 2)
     del cell.function
     cell.register_buffer("kept", torch.ones(1))
-    stamp.restore()
+    restore()
     assert stamp.is_unchanged()
     assert (items, options, settings) == ([1.0], {"a": [2.0]}, Settings())
     assert cell.chosen == {1}
@@ -268,6 +269,17 @@ def test_a_stamp_goes_with_its_cell() -> None:
     del cell
     gc.collect()
     assert found() is None
+
+
+def test_parameters_that_are_replaced_are_freed() -> None:
+    network, values = network_of(Plain())
+    values()
+    (cell,) = network.cells[0]["n"]
+    old = weakref.ref(cell.linear.weight)
+    cell.load_state_dict(copy.deepcopy(cell.state_dict()), assign=True)
+    values()
+    gc.collect()
+    assert old() is None
 
 
 def by_global(x: Tensor) -> Tensor:

@@ -201,6 +201,7 @@ def forget_forms() -> None:
 def _compile_anew(
     cell: Cell, signature: Signature, backend: Backend, trial: type[Trial], stamp: Stamp
 ) -> Known:
+    restore = stamp.keep()
     try:
         if reason := stamp.refusal():
             raise Untraceable(reason)
@@ -212,12 +213,12 @@ def _compile_anew(
     except Untraceable as reason:
         refused = reason.with_traceback(None)  # its frames hold tensors of the trace
     finally:
-        stamp.restore()
+        restore()
     if isinstance(refused, Keeping) and not refused.let_go():
         raise _kept_outside(cell)
     is_traced = isinstance(refused, Unwritable)
     text = str(refused) if is_traced else _in_full(str(refused), cell, signature, trial)
-    stamp.restore()  # a cell that was judged has kept tensors, too
+    restore()  # a cell that was judged has kept tensors, too
     return Known(None, text, is_traced)
 
 
