@@ -56,8 +56,7 @@ class Stamp:
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._tensors: list[Tensor] = []  # that no module has registered
         self._has_script = False
-        self._seen: set[int] = set()
-        self._visit(cell)
+        self._visit(cell, set())
         own = [vars(module) for module in self._modules]
         # The mode twice: of a single name, `itemgetter` gives no tuple.
         self._own = [(o, itemgetter("training", "training", *_names_of(o))) for o in own]
@@ -130,17 +129,22 @@ class Stamp:
 
         return restore
 
-    def _visit(self, value: Any) -> None:
-        """Notes an object, if it can change within, and all that is in it."""
-        if type(value) in _PLAIN or id(value) in self._seen:
+    def _visit(self, value: Any, seen: set[int]) -> None:
+        """Notes an object, if it can change within, and all that is in it.
+
+        Args:
+            value: the object.
+            seen: the identities of those that have been visited.
+        """
+        if type(value) in _PLAIN or id(value) in seen:
             return
-        self._seen.add(id(value))
+        seen.add(id(value))
         items = _items_of(value)
         if _is_script(value) or (isinstance(value, FunctionType) and any(_scripts_of(value))):
             self._has_script = True
         elif isinstance(value, nn.Module):
             self._modules.append(value)
-            self._visit(type(value).forward)
+            self._visit(type(value).forward, seen)
             own = vars(value)
             items = [*(own[name] for name in _names_of(own)), *own["_modules"].values()]
         elif isinstance(value, Tensor):
@@ -152,7 +156,7 @@ class Stamp:
         elif items is not None and not isinstance(value, (tuple, frozenset)):
             self._mappings.append(value if isinstance(value, dict) else vars(value))
         for item in items or ():
-            self._visit(item)
+            self._visit(item, seen)
 
     def _read_parts(self) -> list[object]:
         """Attributes and items: compared by identity, or by value if they are plain."""
