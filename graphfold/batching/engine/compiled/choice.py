@@ -70,8 +70,8 @@ def runs_first(device: torch.device, dtype: torch.dtype) -> str | None:
 def find_compiled(
     inputs: PassInputs,
     fuse: bool | None,
-    backend: str = AUTO,
-    programs: Programs | None = None,
+    backend: str,
+    programs: Programs,
     trial: type[Trial] = PassTrial,
     why_not: Callable[[Mapping[int, CompiledCell]], str | None] | None = None,
 ) -> Choice:
@@ -94,7 +94,7 @@ def find_compiled(
     reason = why_as_it_is(inputs.kernel, fuse)
     if reason is not None or not inputs.fields:
         return Choice.as_it_is(inputs, reason or "no cell of the pass has fields")
-    wanted = WantedPrograms(inputs, {} if programs is None else programs, trial)
+    wanted = WantedPrograms(inputs, programs, trial)
     compiled, refused = _compile_by_any(wanted, backend)
     reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
     for op_type in _alone(inputs, compiled):
