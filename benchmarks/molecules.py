@@ -11,7 +11,7 @@ variant in the form that it takes. The others get one-hot features of the codes 
 with equal surroundings are equal nodes. Variants, on the same weights:
 
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
-- `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
+- `untraced`: the same engine and plan with the cells' own code (`model.run=eager`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `every_node`: graphfold with a plan that shares nothing;
 - `pyg`: the layers of PyTorch Geometric (D-MPNN: with its `scatter`), where it is installed; not

@@ -7,7 +7,7 @@ by record. In one tree there is little to share, so every node is computed. Vari
 
 - `graphfold`: `model.predict([text])` of a bracketed tree: read into a graph, its words looked up,
   planned, computed, described node by node; cells compiled where there is a C compiler;
-- `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `untraced`: the same with the cells' own code (`model.run=eager`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `from_graph`: `model.predict_graphs(graph)` of a graph that exists already;
 - `planned`: the model alone, on a batch that exists already.
@@ -32,7 +32,7 @@ from torch import Tensor
 from benchmarks.experiment import Experiment, load_data, load_sized
 from benchmarks.measure import EVERY_NODE, Row, Settings, Work, make_rows, summarize
 from benchmarks.sst import HIDDEN_SIZES, OVERRIDES
-from benchmarks.variants import AS_IT_COMES, Way, ways_to_run
+from benchmarks.variants import Way, ways_to_run
 from graphfold.batching import Batch
 from graphfold.dag import TypedDAG
 from graphfold.datasets.adapter import read_records
@@ -97,7 +97,7 @@ def make_calls(experiment: Experiment) -> dict[str, Call]:
 
 def read_examples(experiment: Experiment) -> list[Example]:
     """The first records of the test part."""
-    model, path = load_saved(experiment, AS_IT_COMES), Path(experiment.data.files[-1].path)
+    model, path = load_saved(experiment, Way()), Path(experiment.data.files[-1].path)
     found = []
     for record in islice(model.adapter.records(path), NUM_RECORDS):
         if not isinstance(record.content, BracketText):

@@ -7,7 +7,7 @@ input projection included; every state takes part in the loss. No two tokens are
 the same weights:
 
 - `graphfold`: with the cell compiled, where there is a C compiler;
-- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`);
+- `untraced`: the same engine and plan with the cell's own code (`run="eager"`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
 - `packed_lstm`: `torch.nn.LSTM` over packed sequences, packed beforehand;
@@ -103,7 +103,7 @@ def make_variants(
         cell: of arity 1; gives precision and device.
         lengths: for each batch, the lengths of its sentences.
     """
-    network = Network(SCHEMA, [Up()], [{"token": cell}])
+    network = Network(SCHEMA, (Up(), {"token": cell}))
     loop = TreeLSTMLoop((0, cell))
     lstm = torch_lstm(cell)
     batches = [Chains(part, cell.from_h.weight) for part in lengths]

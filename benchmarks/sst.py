@@ -9,7 +9,7 @@ beforehand. The classifier reads the state of every node, whatever the plan. Wha
 the same weights:
 
 - `graphfold`: as in `graphfold train`, with the cells compiled where there is a C compiler;
-- `untraced`: the same engine and plan with the cells' own code (`model.fuse=false`);
+- `untraced`: the same engine and plan with the cells' own code (`model.run=eager`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `every_node`: graphfold with a plan that shares nothing;
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
@@ -40,7 +40,7 @@ from benchmarks.variants import (
     group_sizes,
     measure_variants,
     require_equal,
-    with_engine,
+    with_way,
 )
 from graphfold.batching import Batch
 from graphfold.errors import ConfigError
@@ -85,7 +85,7 @@ def make_variants(experiment: Experiment, batches: Sequence[Batch]) -> dict[str,
     engine = engine_forwards(model.network, model)
     cat_levels = engine.pop("cat_levels")
     unshared = {
-        "every_node": with_engine(model.network, model, way=Way.of(model.network)),
+        "every_node": with_way(model.network, model, Way.of(model.network)),
         "cat_levels": cat_levels,
     }
 

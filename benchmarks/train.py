@@ -3,7 +3,7 @@
 Whole epochs with the model and the data of benchmark sst. Variants:
 
 - `graphfold`: a loop over planned batches, each step as in benchmark sst, and nothing else;
-- `untraced`: the same with the cells' own code (`model.fuse=false`);
+- `untraced`: the same with the cells' own code (`model.run=eager`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `with_loader`: the loop over the loader, which selects and plans each batch;
 - `graphfold_train`: the command's own epochs: callbacks, loader, logging, then the metrics of the

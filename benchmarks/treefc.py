@@ -7,7 +7,7 @@ are given and all different, so there are no equal nodes. Identical and random t
 each other. Variants:
 
 - `graphfold`: with the cell compiled, where there is a C compiler;
-- `untraced`: the same engine and plan with the cell's own code (`Network(fuse=False)`);
+- `untraced`: the same engine and plan with the cell's own code (`run="eager"`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `cat_levels`: the levels joined by `torch.cat` under autograd;
 - `hand_batched` (identical trees only): the perfect tree written out as dense tensors;
@@ -86,7 +86,7 @@ class TreeFC(torch.nn.Module):
         super().__init__()
         self.cell = TreeFCCell(hidden_size)
         cells = {"leaf": GivenCell(hidden_size), "node": self.cell}
-        self.network = Network(SCHEMA, [Up()], [cells])
+        self.network = Network(SCHEMA, (Up(), cells))
 
     def forward(self, trees: Trees) -> Tensor:
         """[num_graphs, hidden_size] through the engine."""

@@ -6,7 +6,7 @@ forward, backward and the optimizer's step; trees and plans exist beforehand, an
 equal ones. The `shape` of a row is the model. Variants:
 
 - `graphfold`: with the cells compiled, where there is a C compiler;
-- `untraced`: the same engine and plan with the cells' own code (`Network(fuse=False)`);
+- `untraced`: the same engine and plan with the cells' own code (`run="eager"`);
 - `torch`: the same plan, and cells compiled to operations of torch (`backend="torch"`);
 - `cat_levels`: the levels joined by `torch.cat` under autograd.
 

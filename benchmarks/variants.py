@@ -248,39 +248,30 @@ def require_equal(variants: Mapping[str, Variant]) -> None:
 class Way(NamedTuple):
     """The way that a network runs its cells; see `Network`."""
 
-    fuse: bool | None
+    run: str = AUTO
     backend: str = AUTO
 
     @staticmethod
     def of(network: Network) -> Way:
         """The way that a network is set to."""
-        return Way(network.fuse, network.backend)
+        return Way(network.run, network.backend)
 
     def set(self, network: Network) -> None:
         """Sets a network to this way."""
         if Way.of(network) != self:  # a module is slow to set
-            network.fuse, network.backend = self
-
-
-AS_IT_COMES = Way(None)
+            network.run, network.backend = self
 
 
 def engine_forwards(network: Network, forward: Forward) -> dict[str, Forward]:
     """The engine's variants: those of `ways_to_run`, and `cat_levels`."""
-    found = {
-        name: with_engine(network, forward, way=way) for name, way in ways_to_run(network).items()
-    }
-    return {**found, "cat_levels": with_engine(network, forward, "autograd")}
+    ways = {**ways_to_run(network), "cat_levels": Way("eager")}
+    return {name: with_way(network, forward, way) for name, way in ways.items()}
 
 
-def with_engine(
-    network: Network, forward: Forward, engine: str = "fast", way: Way = AS_IT_COMES
-) -> Forward:
-    """A forward that first sets the engine of the network that it runs."""
+def with_way(network: Network, forward: Forward, way: Way) -> Forward:
+    """A forward that first sets the way of the network that it runs."""
 
     def run(batch: Any) -> Tensor:
-        if network.engine != engine:  # a module is slow to set
-            network.engine = engine
         way.set(network)
         return forward(batch)
 
@@ -291,14 +282,14 @@ def ways_to_run(network: Network) -> dict[str, Way]:
     """Variant -> the way: `graphfold` with cells compiled, or an error; `untraced` without.
 
     Where a faster backend runs, `torch` is the other one. Where the network wants no cell compiled
-    there is `graphfold` alone, as it is.
+    there is `graphfold` alone, eager.
     """
-    if network.fuse is False:
+    if network.run == "eager":
         return {"graphfold": Way.of(network)}
     like = next(iter(network.parameters()), torch.empty(0))
-    found = {"graphfold": Way(True), "untraced": Way(False)}
+    found = {"graphfold": Way("compiled"), "untraced": Way("eager")}
     if runs_first(like.device, like.dtype) != "torch":
-        found["torch"] = Way(True, "torch")
+        found["torch"] = Way("compiled", "torch")
     return found
 
 

@@ -62,7 +62,7 @@ def read(path, codes):
 def train(model, loader, optimizer):
     """One epoch. The loss is the sum over the nodes of a tree, and the mean over trees."""
     for batch in loader:
-        result = model.train().run(batch)
+        result = model.train().result(batch)
         scores, labels = result.metrics["nodes"], torch.tensor(result.labels["nodes"])
         loss = nn.functional.cross_entropy(scores, labels, reduction="sum") / batch.num_graphs
         optimizer.zero_grad()
@@ -73,7 +73,7 @@ def train(model, loader, optimizer):
 @torch.no_grad()
 def accuracy(model, loader, metric):
     """The share of the roots, or of all nodes, whose label has the highest score."""
-    results = [model.eval().run(batch) for batch in loader]
+    results = [model.eval().result(batch) for batch in loader]
     right = [r.metrics[metric].argmax(1) == torch.tensor(r.labels[metric]) for r in results]
     return torch.cat(right).double().mean().item()
 

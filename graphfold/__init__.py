@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphfold.batching.cell_check import check as check
     from graphfold.inference.predictor import load as load
     from graphfold.inference.table_predictor import TablePredictor as TablePredictor
     from graphfold.recipe import train as train
@@ -11,10 +12,11 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["TablePredictor", "__version__", "keep_memory", "load", "train"]
+__all__ = ["TablePredictor", "__version__", "check", "keep_memory", "load", "train"]
 
 _PLACES = {
     "TablePredictor": "graphfold.inference.table_predictor",
+    "check": "graphfold.batching.cell_check",
     "keep_memory": "graphfold.training.process.process",
     "load": "graphfold.inference.predictor",
     "train": "graphfold.recipe",

@@ -44,7 +44,7 @@ builder.output(builder.node("word", []))
 builder.finish()
 dag = builder.build()
 for dtype in (torch.float32, torch.float64):
-    network = Network(schema, [Up()], [{"word": LeafCell(4, 3)}], fuse=True).to(dtype)
+    network = Network(schema, (Up(), {"word": LeafCell(4, 3)}), run="compiled").to(dtype)
     network(Batch(dag, build_schedule(dag, network.passes)), {"word": torch.ones(1, 4).to(dtype)})
     print(load(dtype)._name, *network.execution.values())
 """

@@ -38,20 +38,20 @@ def assert_same_both_ways(
     dag: TypedDAG,
     x: dict[str, Tensor],
     policy: str = "depth",
-    reference: str = "autograd",
+    reference: str = "eager",
     rtol: float = 1e-10,
 ) -> None:
     """Checks compiled and eager cells against another engine, with and without gradients."""
-    before = network.engine, network.fuse
-    network.engine = reference
+    before = network.run
+    network.run = reference
     want = states_and_gradients(network, dag, x, policy)
-    network.engine = "fast"
-    for fuse in (True, False):
-        network.fuse = fuse
+    network.run = "auto"
+    for run in ("compiled", "eager"):
+        network.run = run
         assert_gives(want, network, dag, x, policy, rtol)
         with torch.no_grad():
             assert_gives(want, network, dag, x, policy, rtol)
-    network.engine, network.fuse = before
+    network.run = before
 
 
 def assert_gives(

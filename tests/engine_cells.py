@@ -128,13 +128,13 @@ def tree_cells() -> dict[str, Cell]:
 def make_network(
     passes: list[Pass] | None = None,
     cells: list[dict[str, Cell]] | None = None,
-    engine: str = "fast",
+    run: str = "auto",
     **options: object,
 ) -> Network:
     """A network in float64; by default one pass up with the cells of a tree."""
     passes = passes or [Up()]
     cells = cells or [tree_cells()]
-    return Network(SCHEMA, passes, cells, engine, **options).double()  # type: ignore[arg-type]
+    return Network(SCHEMA, *zip(passes, cells, strict=True), run=run, **options).double()  # type: ignore[arg-type]
 
 
 def make_batch(dag: TypedDAG, network: Network, policy: str = "depth") -> Batch:

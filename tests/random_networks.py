@@ -45,10 +45,9 @@ CODE = (Column("code", "int64", size=NUM_CODES),)
 WAYS = ("sum", "mean", "max", "rows", "weighted", "attend")
 #: Name -> the attributes of a network.
 ENGINES = {
-    "native": {"engine": "fast", "fuse": None, "backend": "native"},
-    "torch": {"engine": "fast", "fuse": None, "backend": "torch"},
-    "eager": {"engine": "fast", "fuse": False},
-    "autograd": {"engine": "autograd", "fuse": None},
+    "native": {"run": "auto", "backend": "native"},
+    "torch": {"run": "auto", "backend": "torch"},
+    "eager": {"run": "eager", "backend": "auto"},
 }
 
 
@@ -180,8 +179,11 @@ class Maker:
         torch.manual_seed(self.seed)
         network = Network(
             self.schema,
-            passes,
-            [{n: own if len(own) > 1 else own[0] for n, own in by.items()} for by in cells],
+            *zip(
+                passes,
+                [{n: own if len(own) > 1 else own[0] for n, own in by.items()} for by in cells],
+                strict=True,
+            ),
             learned_absent=absent,
         ).double()
         for parameter in network.absent.values():
@@ -359,11 +361,11 @@ def compare(seed: int) -> Counter[str]:
     whole, shared = (
         Batch(dag, build_schedule(dag, network.passes, policy, share)) for share in (False, True)
     )
-    network.engine, ways = "reference", Counter[str]()
+    network.run, ways = "reference", Counter[str]()
     want = run(network, whole, codes, seed)
     ways["refused" if isinstance(want, tuple) else "right"] += 1
     with poisoned():
-        for name in ("native", ("torch", "eager", "autograd")[seed % 3]):
+        for name in ("native", ("torch", "eager")[seed % 2]):
             for key, value in ENGINES[name].items():
                 setattr(network, key, value)
             for kind, batch in {"whole": whole, "shared": shared}.items():

@@ -47,7 +47,7 @@ def _undrawn() -> Iterator[None]:
 def small(kind: type[GraphEstimator], data: Any = "smiles", **options: Any) -> Any:
     """An estimator that is fitted in a second; its cells are not compiled, which takes longer."""
     model = {"smiles": "gcn"}.get(data)
-    overrides = {"model.hidden_size": 8, "data.batch_size": 8, "model.fuse": False}
+    overrides = {"model.hidden_size": 8, "data.batch_size": 8, "model.run": "eager"}
     overrides |= options.pop("overrides", {})
     usual = {"model": model, "max_epochs": 2, "random_state": 0, "overrides": overrides}
     return kind(data, **{**usual, **options})

@@ -3,7 +3,6 @@
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State
 from graphfold.batching.children import Children
-from graphfold.batching.kernels.segment import KERNELS
 from graphfold.batching.network import Network
 from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.batching.scheduling.policies import POLICIES
@@ -11,7 +10,6 @@ from graphfold.batching.scheduling.schedule import PassSchedule, Schedule, build
 from graphfold.batching.states import States
 
 __all__ = [
-    "KERNELS",
     "POLICIES",
     "Batch",
     "Cell",

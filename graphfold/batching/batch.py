@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching.scheduling.deduplicate import EqualNodes
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
@@ -31,30 +31,20 @@ class Batch:
 
     def __init__(self, dag: TypedDAG, schedule: Schedule) -> None:
         self.dag, self.schedule = dag, schedule
-        self._versions: list[int] | None = None  # of the graphs that the schedule was last seen for
         self.require_schedule()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_versions": None}  # tensors of copies count from zero
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dag!r})"
 
     def require_schedule(self) -> None:
-        """Raises ShapeError unless the schedule was built for these graphs.
-
-        Once that is so, it looks again where torch has counted a change in place since.
-        """
+        """Raises ShapeError unless the schedule was built for these graphs."""
         dag = self.computed.dag
-        if not dag.op_type.is_cpu or (self._versions and self._versions == dag.versions):
-            return
-        if dag.structure != self.schedule.structure:
+        if dag.op_type.is_cpu and dag.structure != self.schedule.structure:
             raise ShapeError(
                 f"the schedule was built for other graphs than these {dag.num_graphs} with "
                 f"{dag.num_nodes} nodes. Build it from the graphs of the batch: "
                 "build_schedule(dag, passes)."
             )
-        self._versions = dag.versions
 
     @property
     def num_graphs(self) -> int:
@@ -95,7 +85,6 @@ class LoweredBatch(Batch):
     def __init__(self, dag: TypedDAG, schedule: Schedule, lowered: TypedDAG) -> None:
         self._computed = Batch(lowered, schedule)  # which requires the schedule
         self.dag, self.schedule, self.lowered = dag, schedule, lowered
-        self._versions = None
 
     @property
     def computed(self) -> Batch:
@@ -115,6 +104,19 @@ def require_batch(value: object, remedy: str) -> None:
     """Raises KindError, with the remedy, unless an object is a batch."""
     if not isinstance(value, Batch):
         raise KindError(f"a model takes a Batch, but this is {kind_of(value)}. {remedy}.")
+
+
+def plan_once(dag: TypedDAG, passes: tuple[Pass, ...]) -> Batch:
+    """Graphs with the plan of some passes, on their device; the graphs keep it for later calls."""
+    if passes not in dag.plans:
+        dag.plans[passes] = _plan(dag, passes)
+    return Batch(dag, dag.plans[passes])
+
+
+@outside_modes  # a later training uses it, too
+def _plan(dag: TypedDAG, passes: Sequence[Pass]) -> Schedule:
+    schedule = build_schedule(dag if dag.on_cpu is None else dag.on_cpu, passes)
+    return schedule.to(dag.op_type.device)
 
 
 def plan_batch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -32,31 +33,52 @@ METHODS = {
 }
 
 
-def check_types(schema: Schema, cells: object) -> None:
-    """Checks that each pass has a mapping from types of the schema.
+def split_steps(
+    schema: Schema, steps: Sequence[object]
+) -> tuple[tuple[Pass, ...], list[Mapping[str, Any]]]:
+    """The passes of a network, and the cells of each by type name.
 
     Args:
         schema: the schema of the graphs.
-        cells: for each pass, type name -> cell.
+        steps: pairs of a pass and its cells, or of a pass and one cell for all types.
 
     Raises:
-        KindError: if it is no list of mappings.
-        ConfigError: if the schema lacks a type.
+        KindError: if a step is no such pair.
+        ConfigError: if cells are for a type that the schema lacks.
     """
-    by_pass = cells if isinstance(cells, (Sequence, nn.ModuleList)) else [None]
-    for by_type in by_pass:
-        if not isinstance(by_type, (Mapping, nn.ModuleDict)):
-            came = kind_of(cells if by_type is None else by_type)
+    passes, cells = list[Pass](), list[Mapping[str, Any]]()
+    for step in steps:
+        if not isinstance(step, (tuple, list)) or len(step) != 2 or not isinstance(step[0], Pass):
             raise KindError(
-                f"cells has {came}, but a list with a mapping for each pass is needed. Give "
-                "[{'TYPE': cell}], with a mapping of type names to cells for each pass."
+                f"a network takes pairs of a pass and its cells, but this is {_kind_of_step(step)}."
+                " Give (Up(), {'TYPE': cell}) for each pass; there are Up, Down and Rounds."
             )
-        types = [node_type.name for node_type in schema.types]
-        for name in by_type.keys() - set(types):
-            raise ConfigError(
-                f"cells names the type '{name}', which the schema lacks."
-                f"{did_you_mean(str(name), types)} It has: {', '.join(types)}."
-            )
+        passes.append(step[0])
+        cells.append(_by_type(schema, step[1]))
+    return tuple(passes), cells
+
+
+def _kind_of_step(step: object) -> str:
+    is_pair = isinstance(step, (tuple, list)) and len(step) == 2
+    return f"{kind_of(step[0])} and {kind_of(step[1])}" if is_pair else kind_of(step)  # type: ignore[index]
+
+
+def _by_type(schema: Schema, cells: object) -> Mapping[str, Any]:
+    """The cells of a pass by type name."""
+    types = [node_type.name for node_type in schema.types]
+    if isinstance(cells, Cell):
+        return dict.fromkeys(types, cells)
+    if not isinstance(cells, (Mapping, nn.ModuleDict)):
+        raise KindError(
+            f"the cells of a pass are {kind_of(cells)}, but a mapping of type names to cells is "
+            "needed. Give {'TYPE': cell}, or one cell for all types."
+        )
+    for name in cells.keys() - set(types):
+        raise ConfigError(
+            f"cells names the type '{name}', which the schema lacks."
+            f"{did_you_mean(str(name), types)} It has: {', '.join(types)}."
+        )
+    return cells  # type: ignore[return-value]
 
 
 def check_interface(cell: object, type_name: str) -> None:

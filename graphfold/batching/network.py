@@ -9,22 +9,23 @@ import torch
 from torch import Tensor, nn
 
 from graphfold._torch import is_faking, refuse_script, uncompiled
-from graphfold.batching.batch import Batch, require_batch
+from graphfold.batching.batch import Batch, plan_once, require_batch
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_cells import (
     check_cells,
     check_interface,
     check_reads,
-    check_types,
+    split_steps,
 )
-from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS
+from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, REFERENCE, RUNS
 from graphfold.batching.engine.compiled.programs import Programs, forget_forms
 from graphfold.batching.engine.field_sources import find_sources
+from graphfold.batching.kernels.segment import SCATTER
 from graphfold.batching.reference import ReferenceRun
 from graphfold.batching.run import RowRun, RunInputs
-from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
+from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.states import States
-from graphfold.dag import Schema
+from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import (
     ConfigError,
     EngineError,
@@ -34,35 +35,35 @@ from graphfold.errors import (
     kind_of,
 )
 
-ENGINES = ("fast", "autograd", "reference")
 CellsByType = Mapping[str, Cell | Sequence[Cell]]
 
 
 class Network(nn.Module):
-    """Runs the cells of each pass over a batch, group by group.
+    """Runs the cells of each pass over graphs, group by group.
+
+        network = Network(schema, (Up(), {"word": leaf, "phrase": phrase}), (Down(), below))
+        states = network(graphs, x)
 
     A type without a cell in a pass keeps the state that an earlier pass gave it. A node's own
     state before the pass is `children.previous`.
 
     Args:
         schema: the schema of the graphs.
-        passes: the passes, in order; the schedule is built from the same list.
-        cells: for each pass, type name -> cell; in `Rounds` a sequence of cells gives every round
-            weights of its own.
-        engine: "fast"; "autograd", which can be differentiated twice; or "reference", one node at
-            a time.
-        learned_absent: fields whose value for an absent child is learned instead of zero.
-        kernel: what reduces over children, see `graphfold.batching.kernels.segment`.
-        fuse: whether cells are compiled, see docs/engine.md: True for every cell, or it raises;
-            None for those that can be, with a warning for the others; False for none. Under
-            autocast, cells run as they are.
+        steps: pairs of a pass and its cells, in order; a schedule is built from the same passes.
+            The cells are a mapping of type names to cells, or one cell for all types. In `Rounds` a
+            sequence of cells in place of a cell gives every round weights of its own.
+        run: how cells run, see docs/engine.md. "auto" compiles those that can be, and warns of the
+            others; "compiled" compiles every cell, or raises; "eager" runs their own code, which
+            can be differentiated any number of times; "reference" runs one node at a time. Under
+            autocast, cells run eager.
         backend: what runs compiled cells: "native" code, operations of "torch", these and kernels
             of "triton", or "auto": native code where it can, which is on CPUs in float32 and
-            float64, Triton on a CUDA device where it is installed, and torch elsewhere.
+            float64, Triton on a CUDA device where it is installed, and torch elsewhere. "scatter"
+            compiles no cell, and adds up over children with torch-scatter.
+        learned_absent: fields whose value for an absent child is learned instead of zero.
 
-    Attributes:
     Raises:
-        KindError: if these are no lists of passes and of mappings, or a cell is none.
+        KindError: if a step is no pair of a pass and cells.
         ConfigError: if passes, cells and schema do not fit together.
         ShapeError: if two cells disagree about the width of a field.
         SchemaError: if a cell reads a field that a type among its inputs lacks.
@@ -71,31 +72,18 @@ class Network(nn.Module):
     def __init__(
         self,
         schema: Schema,
-        passes: Sequence[Pass],
-        cells: Sequence[CellsByType],
-        engine: str = "fast",
-        learned_absent: Sequence[str] = (),
-        kernel: str = "native",
-        fuse: bool | None = None,
+        *steps: tuple[Pass, CellsByType | Cell],
+        run: str = AUTO,
         backend: str = AUTO,
+        learned_absent: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        if engine not in ENGINES:
-            raise ConfigError(f"there is no engine '{engine}'. Use one of {', '.join(ENGINES)}.")
-        if backend not in (AUTO, *BACKENDS):
-            names = ", ".join((AUTO, *BACKENDS))
-            raise ConfigError(f"there is no backend '{backend}'. Use one of {names}.")
-        check_passes(passes)
-        check_types(schema, cells)
-        if len(passes) != len(cells):
-            raise ConfigError(
-                f"there are {len(passes)} passes but cells for {len(cells)}. Give each its own."
-            )
+        _require_known("run", run, RUNS)
+        _require_known("backend", backend, (AUTO, *BACKENDS, SCATTER))
+        passes, cells = split_steps(schema, steps)
         self.schema = schema
-        self.passes = tuple(passes)
-        self.engine = engine
-        self.kernel = kernel
-        self.fuse, self.backend = fuse, backend
+        self.passes = passes
+        self.run, self.backend = run, backend
         self._ran: list[dict[str, str]] = []  # for each pass, type name -> how its cell ran
         self._programs: list[Programs] = [{} for _ in self.passes]
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
@@ -119,8 +107,8 @@ class Network(nn.Module):
 
         def __call__(
             self,
-            batch: Batch,
-            x: Mapping[str, NodeInput],
+            graphs: TypedDAG | Batch,
+            x: Mapping[str, NodeInput] | None = None,
             shared: Mapping[str, Tensor] | None = None,
         ) -> States: ...
 
@@ -129,15 +117,17 @@ class Network(nn.Module):
     @uncompiled
     def forward(
         self,
-        batch: Batch,
-        x: Mapping[str, NodeInput],
+        graphs: TypedDAG | Batch,
+        x: Mapping[str, NodeInput] | None = None,
         shared: Mapping[str, Tensor] | None = None,
     ) -> States:
         """The state of every node after all passes.
 
         Args:
-            batch: the graphs, with the schedule of this network's passes.
-            x: what is known of the nodes before they run, by type name.
+            graphs: the graphs, which are planned at their first call and keep the plan; or a batch
+                with a schedule of this network's passes.
+            x: what is known of the nodes before they run, by type name. A type that it lacks has
+                its features, if all of them are floats, one after another.
             shared: further tensors for all cells, found in `children.shared`.
 
         Shape:
@@ -145,24 +135,23 @@ class Network(nn.Module):
                 under a schedule that shares, the rows of `Schedule.sources` are enough
 
         Raises:
-            KindError: if these are no batch and no mapping of tensors, or a cell returns none.
+            KindError: if these are no graphs and no mapping of tensors, or a cell returns none.
             ShapeError: if an input has not a row for each node, or edge, of the batch.
             ConfigError: if the schedule was built for other passes.
         """
-        self._check_inputs(batch, x)
+        x = {} if x is None else x
+        batch = self._check_inputs(graphs, x)
         inputs = RunInputs(
             batch=batch,
             x=x,
             shared=shared or {},
             absent=dict(self.absent.items()) if self._absent_widths else {},
-            engine=self.engine,
-            kernel=self.kernel,
-            fuse=self.fuse,
+            run=self.run,
             backend=self.backend,
             programs=self._programs,
         )
         vars(self)["_ran"] = inputs.ran  # a module is slow to set
-        run = ReferenceRun(inputs) if self.engine == "reference" else RowRun(inputs)
+        run = ReferenceRun(inputs) if self.run == REFERENCE else RowRun(inputs)
         fields: dict[int, frozenset[str]] = {}  # those that nodes have by now
         for index, item in enumerate(self.passes):
             cells_by_round = self._cells_by_round(
@@ -181,9 +170,9 @@ class Network(nn.Module):
     def execution(self) -> dict[str, str]:
         """Type name -> how its cells ran in the last forward.
 
-        That is "compiled (native)", "compiled (triton)", "compiled (torch)", or "as it is" and why;
+        That is "compiled (native)", "compiled (triton)", "compiled (torch)", or "eager" and why;
         if it differs between passes, it is named for each. Types without nodes in the batch are
-        left out, and all types after engine="reference".
+        left out, and all types after run="reference".
         """
         ways: dict[str, dict[str, str]] = {}  # type name -> pass -> how
         for number, (item, ran) in enumerate(zip(self.passes, self._ran, strict=False), start=1):
@@ -202,9 +191,15 @@ class Network(nn.Module):
         for programs in self._programs:
             programs.clear()
 
-    def _check_inputs(self, batch: Batch, x: object) -> None:
-        """Refuses other objects, a schedule of other passes or graphs, and odd absent states."""
-        require_batch(batch, "Give Batch(dag, build_schedule(dag, network.passes))")
+    def _check_inputs(self, graphs: object, x: object) -> Batch:
+        """The graphs with their plan.
+
+        Refuses other objects, a schedule of other passes or graphs, and odd absent states.
+        """
+        if not isinstance(graphs, TypedDAG):
+            require_batch(
+                graphs, "Give the graphs, a TypedDAG, or Batch(dag, build_schedule(dag, passes))"
+            )
         if not isinstance(x, Mapping):
             raise KindError(
                 f"x is {kind_of(x)}, but a mapping of type names to inputs is needed. Give "
@@ -215,6 +210,8 @@ class Network(nn.Module):
                 "a network cannot run under FakeTensorMode: its computation depends on the numbers "
                 "that its plan is made of. Leave the mode before the network is called."
             )
+        batch = plan_once(graphs, self.passes) if isinstance(graphs, TypedDAG) else graphs
+        assert isinstance(batch, Batch)
         batch.require_schedule()
         if batch.schedule.built_for != self.passes:
             raise ConfigError(
@@ -227,12 +224,13 @@ class Network(nn.Module):
                     f"absent['{name}'] has the shape {list(self.absent[name].shape)}, but the "
                     f"field '{name}' has the width {width}. Give it the shape [{width}]."
                 )
+        return batch
 
     def __repr__(self) -> str:
         """A tree: the passes with their cells, each with the widths of its fields, how it ran the
         last time, and the number of its parameters.
         """
-        lines = [f"Network(engine={self.engine}"]
+        lines = [f"Network(run={self.run}"]
         for index, (item, by_type) in enumerate(zip(self.passes, self.cells, strict=True)):
             ran = self._ran[index] if index < len(self._ran) else {}
             lines.append(f"  {item}")
@@ -261,6 +259,14 @@ class Network(nn.Module):
         # Past the containers' own methods, which take five times as long; every pass asks.
         by_name = self._modules["cells"]._modules[str(index)]._modules  # type: ignore[union-attr]
         return {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
+
+
+def _require_known(option: str, value: object, names: Sequence[str]) -> None:
+    if value not in names:
+        raise ConfigError(
+            f"there is no {option} '{value}'.{did_you_mean(str(value), names)} "
+            f"Use one of {', '.join(names)}."
+        )
 
 
 def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:

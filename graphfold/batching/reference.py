@@ -50,10 +50,7 @@ class ReferenceRun:
             inputs = _PassInputs(
                 dag=self.batch.dag,
                 cells=cells,
-                x={
-                    t: as_many(cell.before(self._x(t)), self.inputs.num_nodes(t), cell, "before")
-                    for t, cell in cells.items()
-                },
+                x={t: self._before(t, cell) for t, cell in cells.items()},
                 absent=self.inputs.absent,
                 edge={
                     t: as_many(
@@ -72,10 +69,12 @@ class ReferenceRun:
                 self._initial(inputs, sources)
             self.states = _run_pass(inputs, item, self.states)
 
-    def _x(self, op_type: int) -> NodeInput:
-        """The input of every node of a type."""
-        x, sources = self.inputs.of_type(op_type), self.batch.schedule.sources
-        return x if sources is None else select(x, sources[op_type].of)
+    def _before(self, op_type: int, cell: Cell) -> NodeInput:
+        """The result of `Cell.before` for every node of a type."""
+        x, sources = self.inputs.of_type(op_type, cell), self.batch.schedule.sources
+        x = x if sources is None else select(x, sources[op_type].of)
+        found = self.inputs.before(op_type, cell, x)
+        return as_many(found, self.inputs.num_nodes(op_type), cell, "before")
 
     def _initial(self, inputs: _PassInputs, sources: FieldSources) -> None:
         for op_type, cell in inputs.cells.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from graphfold.batching.batch import Batch
 from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
 from graphfold.batching.check_states import as_mapping
-from graphfold.batching.engine.compiled.choice import Choice, find_compiled
+from graphfold.batching.engine.compiled.choice import EAGER, Choice, find_compiled
 from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.compiled_run import run_compiled
 from graphfold.batching.engine.compiled.programs import Programs
@@ -23,6 +23,7 @@ from graphfold.batching.engine.field_sources import FieldsByType, FieldSources
 from graphfold.batching.engine.pass_inputs import (
     PassInputs,
     as_many,
+    cell_dtype,
     check_rows,
     parts,
     require_numbers,
@@ -32,7 +33,7 @@ from graphfold.batching.engine.rounds import make_rounds, select
 from graphfold.batching.engine.sections import find_sections
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.kinds import find_kinds
-from graphfold.batching.kernels.segment import get_kernel
+from graphfold.batching.kernels.segment import kernel_of
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.batching.scheduling.schedule import PassSchedule
@@ -59,9 +60,7 @@ class RunInputs:
     x: Mapping[str, NodeInput]  # type name -> [num_nodes_of_type or num_sources, ...]
     shared: Mapping[str, Tensor]
     absent: Mapping[str, Tensor]  # field -> [width], learned
-    engine: str
-    kernel: str
-    fuse: bool | None
+    run: str
     backend: str
     programs: Sequence[Programs]  # of each pass
     # For each pass, type name -> how its cell ran, written as it runs.
@@ -83,19 +82,14 @@ class RunInputs:
         sources = self.batch.schedule.sources
         return self.num_nodes(op_type) if sources is None else len(sources[op_type].node)
 
-    def of_type(self, op_type: int) -> NodeInput:
-        """The input of a type; of its sources, under a shared schedule.
+    def of_type(self, op_type: int, cell: Cell) -> NodeInput:
+        """The input of a type for its cell; of its sources, under a shared schedule.
 
         Raises:
             ShapeError: if there is none, or it has another number of rows.
         """
         name = self.batch.dag.schema.types[op_type].name
-        if name not in self.x:
-            raise ShapeError(
-                f"type '{name}' has a cell but no input.{did_you_mean(name, map(str, self.x))} "
-                f"Give x['{name}'] of shape [num_nodes_of_type, width]; the width may be 0."
-            )
-        x, sources = self.x[name], self.batch.schedule.sources
+        x, sources = self._given(name, cell), self.batch.schedule.sources
         is_of_sources = sources is not None and _num_rows(x) == self.num_sources(op_type)
         num_rows = self.num_sources(op_type) if is_of_sources else self.num_nodes(op_type)
         check_rows(x, num_rows, name, "x['{owner}']", OF_NODES)
@@ -105,6 +99,43 @@ class RunInputs:
                 part_name = f"['{part}']" if part else ""
                 require_numbers(value, self.batch, f"x['{name}']{part_name}")
         return x if sources is None or is_of_sources else select(x, sources[op_type].node)
+
+    def _given(self, name: str, cell: Cell) -> NodeInput:
+        """What the user gave for a type, else its features, [num_nodes_of_type, width]."""
+        if name in self.x:
+            return self.x[name]
+        dag = self.batch.dag
+        columns, num_nodes = dag.features(name), dag.num_rows(f"type:{name}")
+        codes = [name for name, column in columns.items() if not column.is_floating_point()]
+        strange = self.x.keys() - {node_type.name for node_type in dag.schema.types}
+        if codes or strange:
+            raise _no_input(name, codes, strange)
+        dtype = cell_dtype([cell], columns.values())
+        empty = torch.zeros(num_nodes, 0, dtype=dtype, device=dag.op_type.device)
+        rows = [column.reshape(num_nodes, -1).to(dtype) for column in columns.values()]
+        return torch.cat([empty, *rows], 1)
+
+    def before(self, op_type: int, cell: Cell, x: NodeInput) -> NodeInput:
+        """The result of `Cell.before`, with a clearer error where torch raises one.
+
+        torch does not say which tensor is elsewhere, or has no memory.
+        """
+        try:
+            found: NodeInput = cell.before(x)
+        except RuntimeError as error:
+            for parameter in cell.parameters():
+                require_numbers(parameter, self.batch, f"the parameter of {type(cell).__name__}")
+            for part, value in parts(x):
+                require_numbers(value, self.batch, " ".join(["the input", part]).strip())
+            name = self.batch.dag.schema.types[op_type].name
+            if name in self.x:
+                raise
+            shapes = " and ".join(str(list(value.shape)) for _, value in parts(x))
+            raise ShapeError(
+                f"there is no x['{name}'], so {type(cell).__name__}.before got the features of "
+                f"'{name}', {shapes}, which it refuses: {error}. Give x['{name}'], or fit the cell."
+            ) from error
+        return found
 
     def nodes(self, op_type: int) -> Tensor:
         """[num_nodes_of_type] the nodes of a type, in node order."""
@@ -133,6 +164,18 @@ def _refuse_shared(
     random = refuse_random(names, plan.row.device, SHARED_NUMBERS)
     with random, refuse_changed_buffers(cells, SHARED_STATISTICS):
         yield
+
+
+def _no_input(name: str, codes: Sequence[str], strange: Iterable[object]) -> ShapeError:
+    """The error of a type for which neither the user nor its features give an input."""
+    names = ", ".join(map(str, strange))
+    what = f"x names {names}, which the schema lacks.{did_you_mean(name, [names])}" if names else ""
+    why = f"its features {', '.join(codes)} are no floats, which only an encoder makes of them"
+    return ShapeError(
+        f"type '{name}' has a cell but no input{f': {why}' if codes else ''}. "
+        f"{f'{what} ' if what else ''}Give x['{name}'] of shape [num_nodes_of_type, width]; the "
+        "width may be 0."
+    )
 
 
 def _num_rows(x: NodeInput) -> int | None:
@@ -172,14 +215,12 @@ class RowRun:
             absent=self.inputs.absent,
             edge=self._edge(item, plan),
             shared=self.inputs.shared,
-            kernel=get_kernel(self.inputs.kernel),
+            kernel=kernel_of(self.inputs.backend),
             readable=sources.readable(),
             **self._tables(item, plan, cells),
         )
-        choice = Choice.as_it_is(inputs, "engine=autograd")
-        if self.inputs.engine == "fast":
-            fuse, programs = self.inputs.fuse, self.inputs.programs[index]
-            choice = find_compiled(inputs, fuse, self.inputs.backend, programs)
+        programs = self.inputs.programs[index]
+        choice = find_compiled(inputs, self.inputs.run, self.inputs.backend, programs)
         if not choice.why_not:
             self._section(inputs, choice)
             return
@@ -232,24 +273,21 @@ class RowRun:
             num_edges=len(self.batch.dag.relations[item.relation].index),
             absent=self.inputs.absent,
             shared=self.inputs.shared,
-            kernel=get_kernel(self.inputs.kernel),
+            kernel=kernel_of(self.inputs.backend),
         )
-        is_fast, fuse = self.inputs.engine == "fast", self.inputs.fuse
-        choice = Choice.as_it_is(inputs.as_pass, "engine=autograd")
-        if is_fast:
-            choice = find_compiled(
-                inputs.as_pass,
-                fuse,
-                self.inputs.backend,
-                self.inputs.programs[index],
-                RoundTrial,
-                inputs.why_not_compiled,
-            )
+        choice = find_compiled(
+            inputs.as_pass,
+            self.inputs.run,
+            self.inputs.backend,
+            self.inputs.programs[index],
+            RoundTrial,
+            inputs.why_not_compiled,
+        )
         # In rounds all types wait for each other.
         if choice.is_compiled:
             self.fields = run_compiled_rounds(inputs, choice.compiled)
         else:
-            self.fields = run_eager_rounds(inputs, is_fast and fuse is not False)
+            self.fields = run_eager_rounds(inputs, self.inputs.run != EAGER)
         self._note(plan, cells_by_round[0], choice)
 
     def _tables(self, item: Pass, plan: PassSchedule, cells: Mapping[int, Cell]) -> dict[str, Any]:
@@ -298,18 +336,11 @@ class RowRun:
         return States(self.fields, rows, fields, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:
-        x = self.inputs.of_type(op_type)
+        x = self.inputs.of_type(op_type, cell)
         if type(cell).before is Cell.before:
             return x
-        try:
-            with NativeLinear():
-                found: NodeInput = cell.before(x)
-        except RuntimeError:  # torch does not say which tensor is elsewhere, or has no memory
-            for parameter in cell.parameters():
-                require_numbers(parameter, self.batch, f"the parameter of {type(cell).__name__}")
-            for name, value in parts(x):
-                require_numbers(value, self.batch, " ".join(["the input", name]).strip())
-            raise
+        with NativeLinear():
+            found = self.inputs.before(op_type, cell, x)
         return as_many(found, self.inputs.num_sources(op_type), cell, "before")
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:

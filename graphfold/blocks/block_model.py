@@ -41,10 +41,8 @@ class BlockModel(Model):
         head: makes the `Head`; called as in `GraphModel`.
         level: the meaning of a row, "graph", "node" or "output" (an output node).
         scalers: target name -> (mean, standard deviation) of the training part.
-        engine: "fast", "autograd" or "reference".
-        kernel: the kernels that reduce over children, "native" or "scatter".
-        fuse: whether functions are compiled; see `Network`.
-        backend: the backend of compiled functions, "auto", "native" or "torch"; see `Network`.
+        run: how functions run, "auto", "compiled", "eager" or "reference"; see `Network`.
+        backend: what runs compiled functions; see `Network`.
 
     Raises:
         ConfigError: if there is no such level, or root or head cannot be made.
@@ -58,9 +56,7 @@ class BlockModel(Model):
         head: Callable[..., Head],
         level: str = "graph",
         scalers: Mapping[str, tuple[float, ...]] | None = None,
-        engine: str = "fast",
-        kernel: str = "native",
-        fuse: bool | None = None,
+        run: str = "auto",
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -73,7 +69,7 @@ class BlockModel(Model):
         self.level = level
         self._parts = {"schema": schema, "root": root, "head": head, "scalers": scalers}
         root_block = build(root, schema=schema, level=level)
-        self.network = CompiledModel(root_block, engine, kernel=kernel, fuse=fuse, backend=backend)
+        self.network = CompiledModel(root_block, run, backend=backend)
         self.inputs = GraphInputs(schema)
         self.head = build(
             head,
@@ -91,9 +87,7 @@ class BlockModel(Model):
         parts = {
             **self._parts,
             "level": self.level,
-            "engine": self.network.engine,
-            "kernel": self.network.kernel,
-            "fuse": self.network.fuse,
+            "run": self.network.run,
             "backend": self.network.backend,
         }
         tensors = [*self.parameters(), *self.buffers()]

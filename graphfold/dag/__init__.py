@@ -4,7 +4,8 @@ from graphfold.dag.builder import GraphBuilder
 from graphfold.dag.collate import collate, nodes_of_graphs, recode, select, split
 from graphfold.dag.depth import compute_depth
 from graphfold.dag.exchange import from_networkx, to_networkx
-from graphfold.dag.pyg import from_hetero, from_pyg, to_hetero, to_pyg
+from graphfold.dag.hetero import from_hetero, to_hetero
+from graphfold.dag.pyg import from_pyg, to_pyg
 from graphfold.dag.schema import MISSING, Column, EdgeType, NodeType, Schema
 from graphfold.dag.typed_dag import Relation, TypedDAG
 from graphfold.dag.validate import validate

@@ -120,12 +120,12 @@ def compare(
     model = copy.deepcopy(model).double().eval()
     computed = dag if model.lowering is None else model.lowering(dag, 0)
     with _float64():
-        with attribute_set(model.networks, "engine", "reference"):
+        with attribute_set(model.networks, "run", "reference"):
             want = _numbers(model, [model.plan(one, "depth", False) for one in split(dag) or [dag]])
         gradients = [name for name in want if name.startswith("gradient")]
         outputs = [name for name in want if name not in gradients]
         for network in model.networks:
-            network.engine = "fast"
+            network.run = "auto"
         for policy, share in product(policies, (False, True) if can_share(model) else (False,)):
             got = _numbers(model, [model.plan(dag, policy, share)])
             yield Comparison(

@@ -21,7 +21,7 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
 from graphfold.inference.input_files import is_piped, readable, shown_name
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.model import Model, cells_as_they_are
+from graphfold.layers.model import Model, eager_cells
 from graphfold.layers.uncertainty.calibration import (
     fit_calibration,
     shortage,
@@ -121,7 +121,7 @@ def rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
     untrained: Model = members[0]
     if config.ensemble > 1:
         untrained = Ensemble(members)
-    with cells_as_they_are(untrained), warnings.catch_warnings():
+    with eager_cells(untrained), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _rehearse(config, untrained, data)
     restore_generators(before)

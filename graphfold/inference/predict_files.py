@@ -22,7 +22,7 @@ from graphfold.inference.writers import (
     write_parquet,
     write_records,
 )
-from graphfold.layers.model import cells_as_they_are
+from graphfold.layers.model import eager_cells
 from graphfold.training.config.overrides import parse_settings, suggest_set_flags
 from graphfold.training.process.process import prepare_process
 
@@ -237,4 +237,4 @@ def write_file(predictor: Predictor, source: Path, output: Path | None, task: Ta
 def quick_for_small(predictor: Predictor, path: Path) -> AbstractContextManager[None]:
     """A context in which cells are not compiled, if the file is small."""
     is_small = path.is_file() and path.stat().st_size < SMALL_FILE
-    return cells_as_they_are(predictor.trained.model) if is_small else nullcontext()
+    return eager_cells(predictor.trained.model) if is_small else nullcontext()

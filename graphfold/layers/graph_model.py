@@ -48,11 +48,9 @@ class GraphModel(Model):
         head: makes the `Head`.
         per_round_weights: whether each round of message passing has its own cells.
         scalers: target name -> (mean, standard deviation) of the training part.
-        engine: "fast", "autograd" or "reference".
+        run: how cells run, "auto", "compiled", "eager" or "reference"; see `Network`.
         learned_absent: fields whose value for an absent child is learned instead of zero.
-        kernel: the kernels that reduce over children, "native" or "scatter".
-        fuse: whether cells are compiled; see `Network`.
-        backend: the backend of compiled cells, "auto", "native" or "torch"; see `Network`.
+        backend: what runs compiled cells; see `Network`.
         virtual_node: the relation that joins a further node in every graph with all others, see
             `VirtualNode`; None for no such node. Its type "virtual" needs a cell.
         pairs: arguments of `NodePairs`, which adds nodes of the type "pair"; None for none.
@@ -73,10 +71,8 @@ class GraphModel(Model):
         head: Callable[..., Head],
         per_round_weights: bool = False,
         scalers: Mapping[str, tuple[float, ...]] | None = None,
-        engine: str = "fast",
+        run: str = "auto",
         learned_absent: Sequence[str] = (),
-        kernel: str = "native",
-        fuse: bool | None = None,
         backend: str = "auto",
         virtual_node: str | None = None,
         pairs: Mapping[str, Any] | None = None,
@@ -98,8 +94,13 @@ class GraphModel(Model):
         widths = _field_widths(built)
         if not faults.messages:
             with faults.collect():
-                options = (engine, learned_absent, kernel)
-                self.network = Network(schema, passes, built, *options, fuse, backend)
+                self.network = Network(
+                    schema,
+                    *zip(passes, built, strict=True),
+                    run=run,
+                    backend=backend,
+                    learned_absent=learned_absent,
+                )
             with faults.collect():
                 _require_field(readout, widths)
         with faults.collect():

@@ -121,9 +121,9 @@ class Model(nn.Module, ABC):
 
 
 @contextmanager
-def cells_as_they_are(model: Model) -> Iterator[None]:
+def eager_cells(model: Model) -> Iterator[None]:
     """Runs cells without compiling them, which takes longer than a few records are worth."""
-    with attribute_set(model.networks, "fuse", False):
+    with attribute_set(model.networks, "run", "eager"):
         yield
 
 

@@ -18,7 +18,7 @@ from graphfold.inference.pictures import draw_graphs, shown
 from graphfold.inference.predictor import Predictor
 from graphfold.layers import Model
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.model import cells_as_they_are
+from graphfold.layers.model import eager_cells
 from graphfold.training.run.trained import TrainedModel
 
 #: The number of examples, and the most words of a tree that is drawn.
@@ -52,7 +52,7 @@ def draw_worst(trained: TrainedModel, data: DataModule, rows: EvalRows) -> Worst
         return None
     raw = data.select(data.split.test[numbers])
     predictor, head = Predictor(trained, data=data), trained.head
-    with cells_as_they_are(trained.model):
+    with eager_cells(trained.model):
         targets = _worst_targets(predictor, raw)
         try:
             predictions = predictor.predict_graphs(raw)

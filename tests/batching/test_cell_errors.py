@@ -25,8 +25,8 @@ class Wrong(Cell):
         return {"h": self.linear(children.stack("h").flatten(1))}
 
 
-@pytest.mark.parametrize("engine", ["fast", "autograd", "reference"])
-def test_the_note_names_cell_type_and_shapes(engine: str) -> None:
+@pytest.mark.parametrize("way", ["auto", "eager", "reference"])
+def test_the_note_names_cell_type_and_shapes(way: str) -> None:
     schema = Schema(types=(NodeType("word", arity=0), NodeType("phrase", arity=2)))
     builder = GraphBuilder(schema)
     for _ in range(3):
@@ -34,12 +34,12 @@ def test_the_note_names_cell_type_and_shapes(engine: str) -> None:
         builder.finish()
     dag = builder.build()
     cells = {"word": LeafCell(4, 8), "phrase": Wrong()}
-    network = Network(schema, [Up()], [cells], engine=engine, fuse=False)
+    network = Network(schema, (Up(), cells), run=way)
     batch = Batch(dag, build_schedule(dag, network.passes))
     with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
         network(batch, {"word": torch.randn(6, 4), "phrase": torch.empty(3, 0)})
     shapes = "a group of 3: x [3, 0], children's h [6, 8]"
-    if engine == "reference":
+    if way == "reference":
         shapes = "a group of 1: x [1, 0], children's h [2, 8]"
     note = f"in Wrong of type 'phrase', called with {shapes}"
     assert note in caught.value.__notes__

@@ -15,7 +15,7 @@ from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.errors import ConfigError, GraphfoldError, KindError, SchemaError, ShapeError
 from graphfold.layers import LeafCell
 
-ENGINES = ["fast", "autograd", "reference"]
+WAYS = ["auto", "eager", "reference"]
 SCHEMA = Schema(
     types=(NodeType("word", arity=0), NodeType("phrase", arity=2)), relations=(EdgeType("next"),)
 )
@@ -48,8 +48,8 @@ def graphs() -> TypedDAG:
     return builder.build()
 
 
-def run(cell: Any, engine: str = "fast", x: Any = X) -> States:
-    network = Network(SCHEMA, [Up()], [{"word": LeafCell(4, 8), "phrase": cell}], engine=engine)
+def run(cell: Any, way: str = "auto", x: Any = X) -> States:
+    network = Network(SCHEMA, (Up(), {"word": LeafCell(4, 8), "phrase": cell}), run=way)
     dag = graphs()
     return network(Batch(dag, build_schedule(dag, network.passes)), x)
 
@@ -116,28 +116,28 @@ STATES: dict[str, tuple[Callable[[], Cell], type[GraphfoldError], str]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", STATES)
-def test_wrong_states_and_reads_of_a_cell(name: str, engine: str) -> None:
+def test_wrong_states_and_reads_of_a_cell(name: str, way: str) -> None:
     make, kind, text = STATES[name]
     with pytest.raises(kind, match=rf"^{LINE}Mine\(h=8.*\) (returns )?{text}"):
-        run(make(), engine)
+        run(make(), way)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_field_that_no_neighbour_has(engine: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_field_that_no_neighbour_has(way: str) -> None:
     cell = Mine(lambda x, c: {"h": c.sum("g")}, None)
     cell.initial = lambda x: {"h": x.new_zeros(len(x), 8)}  # type: ignore[method-assign]
-    network = Network(SCHEMA, [Rounds("next", 1)], [{"word": cell}], engine=engine, fuse=False)
+    network = Network(SCHEMA, (Rounds("next", 1), {"word": cell}), run=way)
     dag = graphs()
     with pytest.raises(SchemaError, match=f"^{LINE}.* reads field 'g', but its children have only"):
         network(Batch(dag, build_schedule(dag, network.passes)), X)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_stack_of_any_number_names_cell_and_line(engine: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stack_of_any_number_names_cell_and_line(way: str) -> None:
     with pytest.raises(ShapeError, match=r"stack\('h'\) needs a fixed number") as caught:
-        run(Mine(lambda x, c: {"h": c.stack("h").sum(1)}, None), engine)
+        run(Mine(lambda x, c: {"h": c.stack("h").sum(1)}, None), way)
     notes = "\n".join(caught.value.__notes__)
     assert "in Mine of type 'phrase'" in notes
     assert re.search(r"at line \d+ of test_cell_slips.py, `run\(Mine\(lambda x, c", notes)
@@ -232,7 +232,7 @@ def test_a_forward_may_take_more() -> None:
 def build(passes: Any = None, cells: Any = None) -> Network:
     passes = [Up()] if passes is None else passes
     cells = [{"word": LeafCell(4, 8), "phrase": Forward(len)}] if cells is None else cells
-    return Network(SCHEMA, passes, cells)
+    return Network(SCHEMA, *zip(passes, cells, strict=True))
 
 
 ARGUMENTS: dict[str, tuple[Callable[[], object], type[GraphfoldError], str]] = {
@@ -306,11 +306,11 @@ def test_wrong_arguments_of_a_network(name: str) -> None:
     assert isinstance(caught.value, TypeError) == (kind is KindError)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("value", "came"), [(None, "None"), ((1, 2), "a tuple of 2"), (torch.ones(1), None)]
 )
-def test_wrong_returns_of_other_methods(value: Any, came: str | None, engine: str) -> None:
+def test_wrong_returns_of_other_methods(value: Any, came: str | None, way: str) -> None:
     for method in ("before", "after"):
         cell_type = type("Odd", (Forward,), {method: lambda self, x: value})
         if came is None and method == "before":
@@ -318,4 +318,4 @@ def test_wrong_returns_of_other_methods(value: Any, came: str | None, engine: st
         with pytest.raises(
             KindError, match=rf"Odd\(h=8\).{method} returns (is )?{came or 'a Ten'}"
         ):
-            run(cell_type(len), engine)
+            run(cell_type(len), way)

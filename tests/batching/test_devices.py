@@ -81,7 +81,7 @@ def trees(make: Callable[[int, int], TypedDAG], dropout: float, down: bool = Fal
     if down:
         passes.append(Down())
         cells.append({item.name: TopDownCell() for item in dag.schema.types})
-    return Problem(dag, passes, Network(dag.schema, passes, cells))
+    return Problem(dag, passes, Network(dag.schema, *zip(passes, cells, strict=True)))
 
 
 def operations(count: int, seed: int) -> TypedDAG:
@@ -114,7 +114,7 @@ def rounds(dropout: float) -> Problem:
         builder.finish()
     cells = [GCNCell(SIZE, dropout=dropout), GINCell(SIZE), GCNCell(SIZE)]
     passes = [Rounds("bond", len(cells))]
-    return Problem(builder.build(), passes, Network(schema, passes, [{"atom": cells}]))
+    return Problem(builder.build(), passes, Network(schema, (passes[0], {"atom": cells})))
 
 
 PROBLEMS: dict[str, Callable[[float], Problem]] = {
@@ -146,8 +146,7 @@ class Plan:
     policy: str = "depth"
     share: bool = False
     autocast: bool = False
-    engine: str = "fast"
-    fuse: bool | None = None
+    run: str = "auto"
 
 
 def results(problem: Problem, plan: Plan, is_new: bool = False) -> list[Tensor | None]:
@@ -161,7 +160,7 @@ def results(problem: Problem, plan: Plan, is_new: bool = False) -> list[Tensor |
     network = network_on(problem.network, plan.device, plan.dtype)
     if is_new:
         network = copy.deepcopy(network)
-    network.engine, network.fuse = plan.engine, plan.fuse
+    network.run = plan.run
     schedule = build_schedule(problem.dag, problem.passes, plan.policy, plan.share)
     batch = Batch(problem.dag, schedule).to(plan.device)
     x = {name: row.to(plan.device, plan.dtype).requires_grad_() for name, row in inputs(problem)}
@@ -180,7 +179,7 @@ def results(problem: Problem, plan: Plan, is_new: bool = False) -> list[Tensor |
 @cache
 def reference(name: str) -> list[Tensor | None]:
     """One node at a time, on the CPU."""
-    return results(make_problem(name), Plan(engine="reference"))
+    return results(make_problem(name), Plan(run="reference"))
 
 
 def inputs(problem: Problem) -> list[tuple[str, Tensor]]:
@@ -202,11 +201,11 @@ PLANS = [
     pytest.param(plan, limit, marks=marks, id=str(plan))
     for plan, limit, marks in (
         ({}, 1e-9, pytest.mark.slow),
-        ({"fuse": False}, 1e-9, pytest.mark.slow),
+        ({"run": "eager"}, 1e-9, pytest.mark.slow),
         ({"share": True}, 1e-9, ()),
         ({"policy": "critical_path"}, 1e-9, pytest.mark.slow),
         ({"dtype": torch.float32}, 1e-4, ()),
-        ({"dtype": torch.float32, "autocast": True, "fuse": False}, 1e-1, ()),
+        ({"dtype": torch.float32, "autocast": True, "run": "eager"}, 1e-1, ()),
     )
 ]
 
@@ -253,4 +252,4 @@ def test_wrong_gradients_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
         return rows
 
     monkeypatch.setattr(EagerReader, "rows", wrong)
-    assert distance(results(problem, Plan(fuse=False)), want) > 1e-5
+    assert distance(results(problem, Plan(run="eager")), want) > 1e-5

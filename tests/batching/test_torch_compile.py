@@ -36,7 +36,7 @@ def network_and_batch() -> tuple[Network, Batch, dict[str, Tensor]]:
     builder.output(builder.node("node", leaves))
     builder.finish()
     dag = builder.build()
-    network = Network(dag.schema, [Up()], [{"node": SumCell()}])
+    network = Network(dag.schema, (Up(), {"node": SumCell()}))
     return network, Batch(dag, build_schedule(dag, network.passes)), {"node": torch.ones(4, 3)}
 
 

@@ -69,7 +69,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def experiment(root: Path, *overrides: str) -> Experiment:
     """A tiny model with cells that are not compiled, with products of torch."""
     settings = [f"data.root={root}", f"data.cache_dir={root}/cache", "data.batch_size=9"]
-    return load_experiment([*overrides, "model.hidden_size=8", "model.fuse=false", *settings])
+    return load_experiment([*overrides, "model.hidden_size=8", "model.run=eager", *settings])
 
 
 def test_forward_and_backward_take_the_products_of_linear_layers():

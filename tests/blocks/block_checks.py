@@ -14,7 +14,7 @@ from torch import Tensor
 from graphfold import blocks as td
 from graphfold.errors import GraphfoldError
 
-ENGINES = ("fast", "autograd", "reference")
+WAYS = ("auto", "eager", "reference")
 
 P, V, scalar = td.PyObjectType(), td.VoidType(), td.TensorType(())
 
@@ -94,10 +94,10 @@ def check_batched(block: td.Block, examples: list[Any]) -> None:
     """Checks that a batch gives what the examples give one by one, with every engine."""
     alone = [block.eval(example) for example in examples]
     model = td.compile(block, ragged=True)
-    has_metrics = bool(model.run(examples).metrics)
-    for engine in ENGINES:
-        model.engine = engine
-        result = model.run(examples)
+    has_metrics = bool(model.result(examples).metrics)
+    for way in WAYS:
+        model.run = way
+        result = model.result(examples)
         for number, value in enumerate(alone):
             output = value[0] if has_metrics else value
             same(pick(result.output, number), output)

@@ -42,7 +42,7 @@ def stored(folder: Path, root: Any, examples: Any, version: str = "1") -> td.Blo
 
 
 def same_results(model: td.CompiledModel, data: td.BlockDataset, examples: list[Any]) -> None:
-    got, want = model.run(data[range(len(examples))]), model.run(examples)
+    got, want = model.result(data[range(len(examples))]), model.result(examples)
     torch.testing.assert_close(got.output, want.output)
     torch.testing.assert_close(got.metrics, want.metrics)
     assert repr(got.labels) == repr(want.labels)  # 1, 1.0 and True are equal
@@ -55,7 +55,7 @@ def test_graphs_come_from_the_file_the_second_time(tmp_path: Path, workers: int)
     first = td.BlockDataset(model, EXAMPLES, workers, cache_dir=folder, version="1")
     assert [path.suffix for path in files(folder)] == [".graphs"]
     model = td.compile(scored())
-    model.run([("k", 1)])  # has types of its own by then
+    model.result([("k", 1)])  # has types of its own by then
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(td.CompiledModel, "lower", None)
         data = td.BlockDataset(model, tuple(EXAMPLES), cache_dir=str(folder), version="1")

@@ -92,7 +92,7 @@ def test_inference_does_not_load_the_compiler() -> None:
     code = """
 import sys, torch
 from graphfold import blocks as td
-model = td.compile(td.Map(td.Vector(3) >> td.FC(4) >> torch.tanh) >> td.Sum(), fuse=False)
+model = td.compile(td.Map(td.Vector(3) >> td.FC(4) >> torch.tanh) >> td.Sum(), run="eager")
 model([[[1, 2, 3]]]).sum().backward()
 print("torch._dynamo" in sys.modules)
 """

@@ -28,7 +28,7 @@ def labelled_tree() -> td.Block:
 
 def test_a_metric_without_values_is_empty() -> None:
     block = td.Map(td.Vector(2) >> td.Metric("m")) >> td.Void()
-    assert td.compile(block).run([[], []]).metrics["m"].shape == (0, 2)
+    assert td.compile(block).result([[], []]).metrics["m"].shape == (0, 2)
     assert block.eval([])[1]["m"].shape == (0, 2)
 
 
@@ -132,38 +132,38 @@ def test_a_loader_shuffles_each_epoch_differently() -> None:
 def test_options_of_the_engine_are_reached() -> None:
     layer = nn.Linear(1, 1)
 
-    def model(fuse: bool) -> td.CompiledModel:
+    def model(run: str) -> td.CompiledModel:
         step = td.Function(layer) >> torch.tanh
         tree = td.recursive(
             lambda x: td.OneOf(len, {1: td.Vector(1), 2: td.Record((x, x)) >> add() >> step})
         )
-        return td.compile(tree, fuse=fuse)
+        return td.compile(tree, run=run)
 
     examples = [(([1], [2]), ([3], [4]))]
     actual = []
-    for fuse in (False, True):
-        made = model(fuse)
+    for run in ("eager", "compiled"):
+        made = model(run)
         layer.zero_grad()
         output = made(examples)
         output.sum().backward()
         actual.append([output.item(), *(p.grad.item() for p in made.parameters())])  # type: ignore
         assert set(made.execution.values()) == {
-            "compiled (native)" if fuse else "as it is (fuse=False)"
+            "compiled (native)" if run == "compiled" else "eager (run=eager)"
         }
         assert next(iter(made.execution)) in repr(made)
     assert actual[1] == pytest.approx(actual[0])
 
 
 def test_options_of_the_engine_are_passed_on_at_every_run() -> None:
-    options = {"engine": "autograd", "kernel": "scatter", "fuse": True, "backend": "torch"}
+    options = {"run": "compiled", "backend": "torch"}
     model = td.compile(td.Scalar() >> neg(), **options)
     schema = model.lower([1]).schema
     network = model._network_of(schema)
     assert {name: getattr(network, name) for name in options} == options
-    model.engine, model.kernel, model.fuse, model.backend = "fast", "native", None, "native"
+    model.run, model.backend = "auto", "native"
     assert model._network_of(schema) is network
-    actual = (network.engine, network.kernel, network.fuse, network.backend)
-    assert actual == ("fast", "native", None, "native")
+    actual = (network.run, network.backend)
+    assert actual == ("auto", "native")
 
 
 def test_processes_lower_as_one_does() -> None:
@@ -171,7 +171,7 @@ def test_processes_lower_as_one_does() -> None:
     one, several = td.compile(labelled_tree()), td.compile(labelled_tree())
     dag = several.lower(examples, num_workers=2)
     validate(dag)
-    want, got = one.run(examples), several.run(several.batch(dag))
+    want, got = one.result(examples), several.result(several.batch(dag))
     assert {n: v.tolist() for n, v in got.metrics.items()} == {
         n: v.tolist() for n, v in want.metrics.items()
     }

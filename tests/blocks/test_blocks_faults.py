@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import ENGINES, neg
+from block_checks import WAYS, neg
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
@@ -57,15 +57,13 @@ CAPTURES: dict[str, Callable[[nn.Linear], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("inner", [False, True])
 @pytest.mark.parametrize("name", CAPTURES)
-def test_a_parameter_that_nobody_would_learn_is_refused(
-    name: str, inner: bool, engine: str
-) -> None:
+def test_a_parameter_that_nobody_would_learn_is_refused(name: str, inner: bool, way: str) -> None:
     function = td.Function(CAPTURES[name](nn.Linear(2, 2)))
     model = td.compile(td.Vector(2) >> neg() >> function if inner else td.Vector(2) >> function)
-    model.engine = engine
+    model.run = way
     with pytest.raises(EngineError, match="requires a gradient|neither an argument"):
         model([[1, 2]])
     with torch.no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from block_checks import ENGINES, same
+from block_checks import WAYS, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -102,8 +102,8 @@ def gradients(outputs: list[Tensor]) -> list[Tensor]:
 def test_eval_is_batched_is_reference(examples: list[Any]) -> None:
     alone = [ROOT.eval(example) for example in examples]
     want = gradients(tensors(alone))
-    for engine in ENGINES:
-        MODEL.engine = engine
+    for way in WAYS:
+        MODEL.run = way
         output = MODEL(examples)
         for number, value in enumerate(alone):
             same(_pick(output, number), value)
@@ -120,7 +120,7 @@ def _pick(batched: Any, number: int) -> Any:
 @given(example=records)
 def test_order_of_examples_only_reorders_outputs(example: Any) -> None:
     other = {"tree": (1,), "words": [], "pair": (0, [1, 2, 3]), "maybe": None}
-    MODEL.engine = "fast"
+    MODEL.run = "auto"
     first, second = MODEL([example, other]), MODEL([other, example])
     for a, b in zip(tensors(first), tensors(second), strict=True):
         torch.testing.assert_close(a, b.flip(0))

@@ -108,7 +108,7 @@ def test_verify_sees_functions_that_look_at_other_examples(name: str, share: boo
     rows = [[1.0, 2.0], [3.0, 5.0]]
     examples = [rows, [[2.0, 2.0], [4.0, 1.0]]] if name in ("inner", "pair", "ragged") else rows
     assert td.verify(model, examples) > 0.1
-    assert (model.engine, model.share) == ("fast", share)
+    assert (model.run, model.share) == ("auto", share)
 
 
 @pytest.mark.parametrize("share", [False, True])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from block_checks import ENGINES, add, array, goes_wrong, hold, neg
+from block_checks import WAYS, add, array, goes_wrong, hold, neg
 from torch import Tensor
 
 from graphfold import blocks as td
@@ -71,8 +71,8 @@ DECLARED: dict[str, tuple[Any, Any, str]] = {
 def test_a_declared_type_is_checked_alike_alone_and_in_a_batch(name: str) -> None:
     function, kind, text = DECLARED[name]
     goes_wrong((lambda: declared(function, kind).eval(3), TypeError, text))
-    for engine in ENGINES:
-        model = td.compile(declared(function, kind), engine=engine)
+    for way in WAYS:
+        model = td.compile(declared(function, kind), run=way)
         goes_wrong((lambda model=model: model([3]), TypeError, text))  # type: ignore[misc]
 
 

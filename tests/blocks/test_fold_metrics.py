@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from block_checks import ENGINES, exactly
+from block_checks import WAYS, exactly
 from torch import nn
 
 from graphfold import blocks as td
@@ -52,9 +52,9 @@ def test_values_keep_the_order_of_examples(
     batch: Any, sums: list[float], positive: list[float], negative: list[float]
 ) -> None:
     model = td.compile(td.Map(by_sign([])) >> td.Sum())
-    for engine in ENGINES:
-        model.engine = engine
-        result = model.run(batch)
+    for way in WAYS:
+        model.run = way
+        result = model.result(batch)
         assert result.output.tolist() == sums
         assert result.metrics["positive"].tolist() == positive
         assert result.metrics["negative"].tolist() == negative
@@ -63,19 +63,19 @@ def test_values_keep_the_order_of_examples(
 
 def test_values_may_be_vectors() -> None:
     model = td.compile(td.Map(by_sign([2])) >> td.Sum())
-    result = model.run([[[1, 2], [-2, -3], [4, 5]]])
+    result = model.result([[[1, 2], [-2, -3], [4, 5]]])
     assert result.output.tolist() == [[3.0, 4.0]]
     assert result.metrics["positive"].tolist() == [[1.0, 2.0], [4.0, 5.0]]
     assert result.metrics["negative"].tolist() == [[-2.0, -3.0]]
-    assert model.run([[]]).metrics["positive"].shape == (0, 2)
+    assert model.result([[]]).metrics["positive"].shape == (0, 2)
 
 
 def test_labels_come_back_beside_their_values() -> None:
     trees = [[1, "a", [2, "b"], [3, "c"], [4, "d"]], [5, "e", [6, "f", [7, "g"]]]]
     model = td.compile(labelled())
-    for engine in ENGINES:
-        model.engine = engine
-        result = model.run(trees)
+    for way in WAYS:
+        model.run = way
+        result = model.result(trees)
         assert result.output is None
         assert result.labels == {"leaf": ["b", "c", "d", "g"], "internal": ["a", "e", "f"]}
         values = {name: value.tolist() for name, value in result.metrics.items()}
@@ -86,7 +86,7 @@ def test_labels_come_back_beside_their_values() -> None:
 def test_labels_may_be_anything() -> None:
     block = td.Map((td.Scalar(), td.Identity()) >> td.Metric("m")) >> td.Void()
     labels = [None, {"a": [1]}, [1, 2], "x", "x"]
-    result = td.compile(block).run([[(n, label) for n, label in enumerate(labels)]])
+    result = td.compile(block).result([[(n, label) for n, label in enumerate(labels)]])
     assert result.labels == {"m": labels}
 
 
@@ -95,10 +95,10 @@ def test_labels_stay_beside_their_values() -> None:
     pair = (td.Scalar(), td.Identity()) >> with_label
     block = td.Map(td.OneOf(lambda x: isinstance(x, tuple), (td.Scalar() >> plain, pair)))
     model = td.compile(block >> td.Void())
-    result = model.run([[1, (2, "two")], [(3, "three")]])
+    result = model.result([[1, (2, "two")], [(3, "three")]])
     assert result.metrics["m"].tolist() == [1, 2, 3]
     assert result.labels == {"m": [None, "two", "three"]}
-    assert model.run([[]]).labels == {"m": []}
+    assert model.result([[]]).labels == {"m": []}
 
 
 def test_a_loss_may_be_a_metric() -> None:
@@ -106,10 +106,10 @@ def test_a_loss_may_be_a_metric() -> None:
     block = td.Map(td.AllOf(td.Scalar(), weight) >> td.Function(torch.mul) >> td.Metric("m"))
     block.eval([1, 2])[1]["m"].sum().backward()
     assert weight.grad == 3.0
-    td.compile(block >> td.Void()).run([[1, 2], [4]]).metrics["m"].sum().backward()  # type: ignore[no-untyped-call]
+    td.compile(block >> td.Void()).result([[1, 2], [4]]).metrics["m"].sum().backward()  # type: ignore[no-untyped-call]
     assert weight.grad == 10.0
 
 
 def test_a_name_may_be_any_object() -> None:
     model = td.compile((td.Scalar() >> td.Metric(3), td.Scalar() >> td.Metric("3")) >> td.Void())
-    assert model.run([(1, 2)]).metrics["3"].tolist() == [1.0, 2.0]
+    assert model.result([(1, 2)]).metrics["3"].tolist() == [1.0, 2.0]

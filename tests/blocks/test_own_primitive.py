@@ -57,7 +57,7 @@ def test_a_model_of_it_is_trained_from_a_config_and_evaluated(
     monkeypatch.syspath_prepend(Path(__file__).parent)
     more = [word for word in listops() if not word.startswith("model")]
     conf = ["--config-dir", str(tmp_path / "conf"), "data=listops_generated", "model=soft"]
-    conf.append("+model.fuse=false")
+    conf.append("+model.run=eager")
     folder = train(tmp_path / "run", *conf, *more)
     path = tmp_path / "test.json"
     assert run("evaluate", folder, "--trust", "own_log_sum_exp", "--json", path) == 0

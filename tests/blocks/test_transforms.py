@@ -12,16 +12,16 @@ from graphfold import blocks as td
 EXAMPLES = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]
 
 
-def model(engine: str) -> td.CompiledModel:
+def model(way: str) -> td.CompiledModel:
     torch.manual_seed(0)
     rows = td.Map(td.Vector(2) >> td.FC(4)) >> td.Fold(td.Concat() >> td.FC(3), td.Zeros(3))
-    return td.compile(rows, engine=engine)
+    return td.compile(rows, run=way)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("engine", ["fast", "autograd", "reference"])
-def test_gradients_of_a_transform_are_those_of_autograd(engine: str, is_first: bool) -> None:
-    made = model(engine)
+@pytest.mark.parametrize("way", ["auto", "eager", "reference"])
+def test_gradients_of_a_transform_are_those_of_autograd(way: str, is_first: bool) -> None:
+    made = model(way)
     parameters = dict(made.named_parameters())
 
     def loss(values: dict[str, Tensor]) -> Tensor:
@@ -35,8 +35,8 @@ def test_gradients_of_a_transform_are_those_of_autograd(engine: str, is_first: b
 
 
 def test_another_default_device() -> None:
-    want = model("fast")(EXAMPLES)
-    made = model("fast")
+    want = model("auto")(EXAMPLES)
+    made = model("auto")
     with torch.device("meta"):  # as torch.set_default_device
         actual = made(EXAMPLES)
     torch.testing.assert_close(actual, want)

@@ -96,7 +96,7 @@ def test_predicting_a_few_records_loads_neither_lightning_nor_torchs_compiler(
     tmp_path: Path,
 ) -> None:
     table = write_molecules(tmp_path / "m.csv")
-    small = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1"]
+    small = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1"]
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *small]
     folder = train(tmp_path / "run", *words)
     commands = ["predict", folder, table], ["evaluate", folder]

@@ -70,7 +70,7 @@ class Setup:
     def run(self, training: bool = False, graphs: Sequence[int] = (0, 1), draw: int = 0) -> States:
         """The states as readouts get them."""
         dag = self.graphs(graphs)
-        network = Network(self.schema, self.passes, self.cells, fuse=False)
+        network = Network(self.schema, *zip(self.passes, self.cells, strict=True), run="eager")
         batch = Batch(dag, build_schedule(dag, self.passes))
         torch.manual_seed(draw)
         found: States = network.double().train(training)(batch, self.features(graphs))

@@ -98,7 +98,7 @@ class Lab:
             *BASES[name].format(folder=self.folder).split("\n"),
             f"data.cache_dir={self.folder}/cache",
             "logger=none",
-            "model.fuse=false",  # to compile takes longer than an epoch
+            "model.run=eager",  # to compile takes longer than an epoch
             "trainer.max_epochs=1",
         ]
 

@@ -97,8 +97,8 @@ class Made:
     def __init__(self, lab: Lab, name: str, data: Changes | None = None, **changes: Any) -> None:
         keys = {key.replace("__", "."): value for key, value in changes.items()}
         config = config_of(name, **keys)
-        if "fuse" in config and "fuse" not in keys:
-            config["fuse"] = False  # to compile takes longer than all else
+        if "run" in config and "run" not in keys:
+            config["run"] = "eager"  # to compile takes longer than all else
         needs = {**config.get("needs_data", {}), **(data or {})}
         self.data = data_of(lab, name, needs)
         self.lab = lab
@@ -289,10 +289,8 @@ def _(lab, option):
 HAS_SCATTER = importlib.util.find_spec("torch_scatter") is not None
 #: Option -> values that compute the same, and a value that is refused.
 WAYS: dict[str, tuple[tuple[Any, ...], str | None]] = {
-    "engine": (("fast", "autograd", "reference"), "quick"),
-    "fuse": ((None, False), None),
-    "backend": (("auto", "torch"), "quick"),
-    "kernel": (("native", "scatter"), None) if HAS_SCATTER else (("native",), "scatter"),
+    "run": (("auto", "compiled", "eager", "reference"), "quick"),
+    "backend": (("auto", "torch", *(["scatter"] if HAS_SCATTER else [])), "quick"),
 }
 
 
@@ -304,18 +302,20 @@ def _(lab, option):
     kind, _, name = option.partition(".")
     model = {"GraphModel": "child_sum_tree_lstm", "BlockModel": "block_tree_lstm"}[kind]
     (first, *others), wrong = WAYS[name]
-    fuse = {"backend": True, "kernel": False}.get(name)
     found = {}
     for value in (first, *others):
-        made = Made(lab, model, **{"hidden_size": 8, "fuse": fuse, name: value})
+        made = Made(lab, model, **{"hidden_size": 8, "run": "auto", name: value})
         batch, head = made.batch(), made.model.head
         with (
             mock.patch("graphfold.batching.run.find_compiled", wraps=find_compiled) as compiled,
             mock.patch("graphfold.batching.network.ReferenceRun", wraps=ReferenceRun) as one_by_one,
         ):
             raw = made.model.eval()(batch)
-        if name == "engine":
-            assert (compiled.called, one_by_one.called) == (value == "fast", value == "reference")
+        if name == "run":
+            assert (compiled.called, one_by_one.called) == (
+                value != "reference",
+                value == "reference",
+            )
         head.losses(raw, head.target_rows(batch.dag)).sum().backward()
         gradients = [p.grad for p in made.model.parameters() if p.grad is not None]
         found[value] = torch.cat([raw.detach().view(-1), *(g.view(-1) for g in gradients)]).float()
@@ -326,10 +326,10 @@ def _(lab, option):
             Made(lab, model, **{"hidden_size": 8, name: wrong}).predict()
 
 
-@row.changes(["GraphModel.fuse", "GraphModel.backend"], "what the network tells of its cells")
+@row.changes(["GraphModel.run", "GraphModel.backend"], "what the network tells of its cells")
 def _(lab):
-    for fuse, backend, is_compiled in ((True, "torch", True), (False, "auto", False)):
-        made = Made(lab, "binary_tree_lstm", hidden_size=8, fuse=fuse, backend=backend)
+    for run, backend, is_compiled in (("compiled", "torch", True), ("eager", "auto", False)):
+        made = Made(lab, "binary_tree_lstm", hidden_size=8, run=run, backend=backend)
         made.predict()
         ways = {*made.model.network.execution.values()}
         assert (ways == {"compiled (torch)"}) == is_compiled

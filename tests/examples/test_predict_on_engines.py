@@ -28,7 +28,7 @@ def test_an_engine_gives_the_rows_of_the_command(name, tmp_path):
         pytest.skip(f"{library} needs {needed}, which is not installed")
     table = write_molecules(tmp_path / "m.csv")
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", "model.hidden_size=8"]
-    model = train(tmp_path / "run", *words, "model.fuse=false", "trainer.max_epochs=1")
+    model = train(tmp_path / "run", *words, "model.run=eager", "trainer.max_epochs=1")
     for part in range(2):
         smiles = ["C1CC", *(("C" * part + smiles) for smiles in MOLECULES)]
         rows = pa.table({"id": range(part * 99, part * 99 + len(smiles)), "smiles": smiles})

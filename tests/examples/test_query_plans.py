@@ -14,7 +14,7 @@ from example_files import FOLDER
 from training.tiny_runs import read_json, run
 
 QUERY_PLANS = FOLDER / "query_plans"
-QUICK = ["trainer.max_epochs=2", "model.hidden_size=8", "+model.fuse=false", "logger=none"]
+QUICK = ["trainer.max_epochs=2", "model.hidden_size=8", "+model.run=eager", "logger=none"]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_words_have_the_predictions_of_the_run(tmp_path, capsys):
     rng = Random(0)
     (tmp_path / "words.conllu").write_text("\n".join(conllu(rng) for _ in range(12)))
     words = ["data=conllu", f"data.path={tmp_path}/words.conllu", "model.hidden_size=8"]
-    run = train(tmp_path / "run", *words, "trainer.max_epochs=1", "model.fuse=false")
+    run = train(tmp_path / "run", *words, "trainer.max_epochs=1", "model.run=eager")
     module = example("spacy_component")
     spacy.language.Language.component("heads", func=parse)
     nlp = spacy.blank("en")

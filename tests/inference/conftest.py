@@ -9,7 +9,7 @@ import pytest
 from shared_folders import made_once
 from training.tiny_runs import listops, train, write_corpora, write_molecules
 
-SMALL = ("model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8")
+SMALL = ("model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1", "data.batch_size=8")
 
 Trained = Callable[..., Path]
 

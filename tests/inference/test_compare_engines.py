@@ -130,7 +130,7 @@ def model_of(place: str, change: Any) -> GraphModel:
         cells=[{"atom": partial(PartCell, place=place, change=change)}],
         readout=PartReadout,
         head=partial(PartHead, targets=["y"]),
-        fuse=False,
+        run="eager",
     )
     for name in {"encoder", "readout", "head"} & {place}:
         getattr(model, name).change = change
@@ -177,7 +177,7 @@ def test_targets_are_as_exact_as_the_model(tmp_path):
     write_molecules(tmp_path / "m.csv", 8)
     words = (
         "data=smiles", "model=gcn", "model.hidden_size=4", "data.target_columns=[a b]",
-        "model.fuse=false", f"data.path={tmp_path}/m.csv", f"data.cache_dir={tmp_path}",
+        "model.run=eager", f"data.path={tmp_path}/m.csv", f"data.cache_dir={tmp_path}",
     )  # fmt: skip
 
     def with_own_head(loop: Loop) -> None:

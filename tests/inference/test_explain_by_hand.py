@@ -121,7 +121,7 @@ def bag(home: Path) -> Make:
                 f"data.target_columns=[{','.join(targets)}]", "data.batch_size=16",
                 f"data.task={'classification' if classes else 'regression'}",
                 "model.hidden_size=6", "+model.head.hidden_size=5", "trainer.max_epochs=6",
-                "optimizer.lr=0.03", "calibration.method=none", "model.fuse=false",
+                "optimizer.lr=0.03", "calibration.method=none", "model.run=eager",
             )  # fmt: skip
             made[name] = Bag(folder, targets, classes)
         return made[name]
@@ -216,7 +216,7 @@ def trees(home: Path) -> Bag:
         home / "trees", "data=brackets", "model=bag", f"data.path={home}/trees.txt",
         "data.num_classes=5", "model.hidden_size=6", "+model.head.hidden_size=5",
         "model.cells.0._every_.subtree=true", "model.readout._target_=graphfold.layers.NodeReadout",
-        "trainer.max_epochs=4", "optimizer.lr=0.05", "data.batch_size=8", "model.fuse=false",
+        "trainer.max_epochs=4", "optimizer.lr=0.05", "data.batch_size=8", "model.run=eager",
         "monitor=val/loss",
     )  # fmt: skip
     return Bag(folder, ("label",), tuple("01234"))

@@ -146,7 +146,7 @@ def test_a_molecule_is_explained_alike_in_any_batch_and_by_every_engine(values):
     assert [one.to_dict() for (one,) in (explained([text]) for text in texts)] == [
         found.to_dict() for found in together
     ]
-    predictor.trained.model.network.engine = "reference"  # type: ignore[union-attr]
+    predictor.trained.model.network.run = "reference"  # type: ignore[union-attr]
     for found, wanted in zip(explained(texts), together, strict=True):
         assert found.values["c"]["atom"] == pytest.approx(wanted.values["c"]["atom"])
     atoms = together[-1].values["c"]["atom"]

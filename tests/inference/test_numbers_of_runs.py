@@ -15,7 +15,7 @@ from training.tiny_runs import MOLECULES, read_json, train, write_corpora
 from training.tiny_runs import run as predict
 
 PARTS = ("val", "test")
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=2", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=2", "data.batch_size=8"]
 
 
 def rows_of(folder: Path, part: str) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from graphfold.datasets.splits.split import Split
 from graphfold.inference import part_files
 from graphfold.training.run.checkpoint import Checkpoint
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1", "data.batch_size=8"]
 PARTS = ("train", "val", "test")
 
 

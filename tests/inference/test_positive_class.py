@@ -12,7 +12,7 @@ from training.tiny_runs import MOLECULES, read_json, run, train
 
 reference = pytest.importorskip("sklearn.metrics")
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1"]
+SMALL = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1"]
 SMALL += ["calibration.method=none"]
 PARTS = ("train", "train", "val", "test")
 METRICS = ("roc_auc", "pr_auc", "accuracy", "f1", "macro_f1", "mcc")

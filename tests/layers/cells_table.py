@@ -96,20 +96,22 @@ class Case:
     ordered: bool = False
 
     @property
-    def fuses(self) -> tuple[bool | None, ...]:
-        """Values of `fuse` for the network; cells of trees have to be compiled."""
-        return (None, False) if self.has_rounds else (True, False)
+    def runs(self) -> tuple[str, ...]:
+        """Ways to run the network; cells of trees have to be compiled."""
+        return ("auto" if self.has_rounds else "compiled", "eager")
 
     @property
     def has_rounds(self) -> bool:
         """Whether it is message passing."""
         return any(isinstance(item, Rounds) for item in self.passes)
 
-    def network(self, engine: str = "fast", fuse: bool | None = None) -> Network:
+    def network(self, run: str = "auto") -> Network:
         """A network in float64, always with the same weights."""
         with torch.random.fork_rng():
             torch.manual_seed(1)
-            return Network(self.schema, self.passes, self.make(), engine, fuse=fuse).double()
+            return Network(
+                self.schema, *zip(self.passes, self.make(), strict=True), run=run
+            ).double()
 
     def features(self, dag: TypedDAG) -> dict[str, Tensor]:
         """Random features in float64, which require a gradient."""

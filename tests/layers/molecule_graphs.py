@@ -19,7 +19,7 @@ molecules = dags(SCHEMA, max_nodes=8, symmetric=True, outputs="all")
 def run(cell: Cell | list[Cell], dag: TypedDAG, x: Tensor, rounds: int = 1) -> dict[str, Tensor]:
     """All fields after some rounds; contracts compare compiled cells with eager ones."""
     passes = [Rounds("bond", rounds)]
-    network = Network(SCHEMA, passes, [{"atom": cell}], fuse=False)
+    network = Network(SCHEMA, (passes[0], {"atom": cell}), run="eager")
     if x.dtype == torch.float64:
         network = network.double()
     states = network(Batch(dag, build_schedule(dag, passes)), {"atom": x})

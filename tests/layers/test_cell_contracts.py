@@ -21,44 +21,44 @@ from graphfold.dag import GraphBuilder, TypedDAG, select, split
 few = settings(max_examples=3)
 on_each_backend = pytest.mark.usefixtures("backend")
 all_cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-#: Every cell, and how it runs: None is message passing as it comes, True compiled, False as it is.
-BOTH_WAYS = [(case, fuse) for case in CASES for fuse in case.fuses]
+#: Every cell, and the ways that it runs.
+BOTH_WAYS = [(case, run) for case in CASES for run in case.runs]
 ANY_ARITY = [
-    (case, fuse)
+    (case, run)
     for case in CASES
     if case.any_arity and not case.random
-    for fuse in case.fuses[: 1 if case.has_rounds else 2]
+    for run in case.runs[: 1 if case.has_rounds else 2]
 ]
 TREES = [case for case in CASES if not case.has_rounds]
 
 
-def ways(cases: list[tuple[Case, bool | None]], step: int, first: int) -> Any:
+def ways(cases: list[tuple[Case, str]], step: int, first: int) -> Any:
     """Some of the ways that cells run, the others in slow tests.
 
     That the states and gradients of every cell are those of the reference, which computes one node
     at a time, `test_batched_equals_one_node_at_a_time` says of all. Other contracts follow from it
     where graphs are as small as there, so each of them is seen with some of the cells.
     """
-    return pytest.mark.parametrize(("case", "fuse"), every(step, cases, first, id=way_name))
+    return pytest.mark.parametrize(("case", "run"), every(step, cases, first, id=way_name))
 
 
-def way_name(case: Case, fuse: bool | None) -> str:
-    return f"{case.name}-{fuse}"
+def way_name(case: Case, run: str) -> str:
+    return f"{case.name}-{run}"
 
 
 BIG = 10_000
 
 
 @functools.cache
-def _network(name: str, fuse: bool | None, is_training: bool) -> Network:
+def _network(name: str, run: str, is_training: bool) -> Network:
     (case,) = (case for case in CASES if case.name == name)
-    return case.network(fuse=fuse).train(is_training)
+    return case.network(run).train(is_training)
 
 
-def network_of(case: Case, fuse: bool | None, is_training: bool = True) -> Network:
+def network_of(case: Case, run: str, is_training: bool = True) -> Network:
     """Its network, which all tests share: compiling one takes longer than running it."""
-    network = _network(case.name, fuse, is_training)
-    network.engine = "fast"
+    network = _network(case.name, run, is_training)
+    network.run = run
     return network
 
 
@@ -91,10 +91,8 @@ def values_and_gradients(
 def test_batched_equals_one_node_at_a_time(case, data):
     dag = data.draw(graphs(case))
     want = values_and_gradients(case, dag, case.network("reference"))
-    for engine, fuse in (*(("fast", fuse) for fuse in case.fuses), ("autograd", None)):
-        network = network_of(case, fuse)
-        network.engine = engine
-        got = values_and_gradients(case, dag, network)
+    for run in case.runs:
+        got = values_and_gradients(case, dag, network_of(case, run))
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -117,20 +115,20 @@ def many_nodes(case: Case) -> TypedDAG:
 @on_each_backend
 @pytest.mark.parametrize("case", every(2, TREES, id=lambda case: case.name))
 def test_many_nodes_on_many_levels(case):
-    dag, network = many_nodes(case), network_of(case, True)
+    dag, network = many_nodes(case), network_of(case, "compiled")
     got = values_and_gradients(case, dag, network)
-    network.engine = "autograd"
+    network.run = "eager"
     want = values_and_gradients(case, dag, network)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
     torch.set_num_threads(2)
-    network.engine = "fast"
+    network.run = "compiled"
     again = values_and_gradients(case, dag, network)
     torch.testing.assert_close(again, want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", every(4, TREES, 1, id=lambda case: case.name))
 def test_every_cell_of_trees_is_compiled(case, backend):
-    """In float32, with gradients and without; in float64 the other tests demand it (fuse=True).
+    """In float32, with gradients and without; in float64 other tests demand it (run="compiled").
 
     `test_batched_equals_one_node_at_a_time` does so of all cells.
     """
@@ -154,8 +152,8 @@ def test_the_table_has_all_cells():
 @ways(BOTH_WAYS, 5, 0)
 @few
 @given(data=st.data())
-def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
-    dag, network = data.draw(graphs(case)), network_of(case, fuse)
+def test_numbers_do_not_depend_on_the_schedule(case, run, data):
+    dag, network = data.draw(graphs(case)), network_of(case, run)
     want = values_and_gradients(case, dag, network)
     for policy in ("agenda", "one_by_one"):
         got = values_and_gradients(case, dag, network, policy)
@@ -164,15 +162,15 @@ def test_numbers_do_not_depend_on_the_schedule(case, fuse, data):
 
 #: Of uncompiled cells it is slow: test_batched_equals_one_node_at_a_time says that they have the
 #: gradients of compiled ones; and so have the cells that are left out here those of the reference.
-CHECKED = [(case, fuse) for case, fuse in BOTH_WAYS if fuse is not False][::8]
+CHECKED = [(case, run) for case, run in BOTH_WAYS if run != "eager"][::8]
 
 
 @on_each_backend
-@pytest.mark.parametrize(("case", "fuse"), thinned(BOTH_WAYS, CHECKED, id=way_name))
+@pytest.mark.parametrize(("case", "run"), thinned(BOTH_WAYS, CHECKED, id=way_name))
 @settings(max_examples=2)
 @given(data=st.data())
-def test_gradcheck(case, fuse, data):
-    dag, network = data.draw(graphs(case, max_graphs=2, max_nodes=5)), network_of(case, fuse)
+def test_gradcheck(case, run, data):
+    dag, network = data.draw(graphs(case, max_graphs=2, max_nodes=5)), network_of(case, run)
     x = case.features(dag)
     parameters = dict(network.named_parameters())
 
@@ -191,8 +189,8 @@ def test_gradcheck(case, fuse, data):
 @ways(BOTH_WAYS, 5, 1)
 @few
 @given(data=st.data())
-def test_no_gradient_crosses_between_graphs(case, fuse, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse)
+def test_no_gradient_crosses_between_graphs(case, run, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, run)
     graph = data.draw(st.integers(0, dag.num_graphs - 1))
     x = case.features(dag)
     states = case.run(dag, network, x)
@@ -210,8 +208,8 @@ def test_no_gradient_crosses_between_graphs(case, fuse, data):
 @ways(BOTH_WAYS, 5, 2)
 @few
 @given(data=st.data())
-def test_a_graph_gives_the_same_alone(case, fuse, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse, False)
+def test_a_graph_gives_the_same_alone(case, run, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, run, False)
     x = case.features(dag)
     together = case.run(dag, network, x)
     for graph, alone in enumerate(split(dag)):
@@ -223,8 +221,8 @@ def test_a_graph_gives_the_same_alone(case, fuse, data):
 @ways(BOTH_WAYS, 5, 3)
 @few
 @given(data=st.data())
-def test_reordered_graphs_only_reorder_the_states(case, fuse, data):
-    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, fuse, False)
+def test_reordered_graphs_only_reorder_the_states(case, run, data):
+    dag, network = data.draw(graphs(case, min_graphs=2)), network_of(case, run, False)
     order = torch.tensor(data.draw(st.permutations(range(dag.num_graphs))))
     nodes = torch.cat([torch.nonzero(dag.batch == graph).view(-1) for graph in order])
     check_moved(case, dag, select(dag, order), nodes, network)
@@ -233,8 +231,8 @@ def test_reordered_graphs_only_reorder_the_states(case, fuse, data):
 @ways(BOTH_WAYS, 5, 4)
 @few
 @given(data=st.data())
-def test_renumbered_nodes_only_reorder_the_states(case, fuse, data):
-    dag, network = data.draw(graphs(case)), network_of(case, fuse, False)
+def test_renumbered_nodes_only_reorder_the_states(case, run, data):
+    dag, network = data.draw(graphs(case)), network_of(case, run, False)
     order = data.draw(node_orders(dag))
     check_moved(case, dag, renumber(dag, order), order, network)
 
@@ -252,8 +250,8 @@ def check_moved(
 
 
 @ways(BOTH_WAYS, 5, 0)
-def test_no_graph_at_all(case, fuse):
-    network = network_of(case, fuse)
+def test_no_graph_at_all(case, run):
+    network = network_of(case, run)
     actual = values_and_gradients(case, empty(case.schema), network)
     for name, tensor in actual.items():
         assert tensor.shape[0] == 0 or name.startswith("grad of cells")
@@ -263,31 +261,31 @@ def test_no_graph_at_all(case, fuse):
 @ways(BOTH_WAYS, 5, 1)
 @few
 @given(data=st.data())
-def test_an_empty_graph_in_last_place_changes_nothing(case, fuse, data):
-    dag, network = data.draw(graphs(case)), network_of(case, fuse)
+def test_an_empty_graph_in_last_place_changes_nothing(case, run, data):
+    dag, network = data.draw(graphs(case)), network_of(case, run)
     want = values_and_gradients(case, dag, network)
     got = values_and_gradients(case, with_empty_graph(dag), network)
     torch.testing.assert_close(got, want)
 
 
 @ways(BOTH_WAYS, 5, 2)
-def test_a_single_node(case, fuse):
+def test_a_single_node(case, run):
     builder = GraphBuilder(case.schema)
     builder.output(builder.node(case.schema.types[0].name))
     builder.finish()
     network = case.network("reference")
     want = values_and_gradients(case, builder.build(), network)
-    network = network_of(case, fuse)
+    network = network_of(case, run)
     got = values_and_gradients(case, builder.build(), network)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
 @ways(BOTH_WAYS, 5, 3)
-def test_a_shared_child_collects_gradients_from_every_parent(case, fuse):
+def test_a_shared_child_collects_gradients_from_every_parent(case, run):
     dag = diamond(case)
     network = case.network("reference")
     want = values_and_gradients(case, dag, network)
-    network = network_of(case, fuse)
+    network = network_of(case, run)
     got = values_and_gradients(case, dag, network)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
@@ -313,10 +311,10 @@ def diamond(case: Case) -> TypedDAG:
 @few
 @given(data=st.data())
 def test_autocast_stays_close_and_keeps_the_dtype(case, data):
-    dag, network = data.draw(graphs(case)), case.network(fuse=False).float()
+    dag, network = data.draw(graphs(case)), case.network(run="eager").float()
     x = {name: t.detach().float().requires_grad_() for name, t in case.features(dag).items()}
     want = case.run(dag, network, x)
-    network.fuse = None
+    network.run = "auto"
     with torch.autocast("cpu", torch.bfloat16):
         got = case.run(dag, network, x)
     torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
@@ -327,10 +325,10 @@ def test_autocast_stays_close_and_keeps_the_dtype(case, data):
 
 #: Tests of the engine have such chains, too; 10,000 calls of a cell take seconds.
 @ways(ANY_ARITY, 24, 0)
-def test_ten_thousand_deep(case, fuse):
+def test_ten_thousand_deep(case, run):
     names = [node_type.name for node_type in case.schema.types]
-    length = 1000 if fuse is False else BIG  # group by group, it is run by tests of the engine
-    dag, network = chain(case.schema, names[0], names[-1], length), network_of(case, fuse)
+    length = 1000 if run == "eager" else BIG  # group by group, it is run by tests of the engine
+    dag, network = chain(case.schema, names[0], names[-1], length), network_of(case, run)
     x = case.features(dag)
     states = case.run(dag, network, x)
     check_gradients(states, [*network.parameters(), *x.values()])
@@ -345,9 +343,9 @@ def test_ten_thousand_deep(case, fuse):
 
 
 @ways(ANY_ARITY, 4, 1)
-def test_ten_thousand_wide(case, fuse):
+def test_ten_thousand_wide(case, run):
     names = [node_type.name for node_type in case.schema.types]
-    dag, network = star(case.schema, names[0], names[-1], BIG), network_of(case, fuse)
+    dag, network = star(case.schema, names[0], names[-1], BIG), network_of(case, run)
     x = case.features(dag)
     states = case.run(dag, network, x)
     check_gradients(states, [*network.parameters(), *x.values()])

@@ -193,7 +193,7 @@ def test_parts_of_a_tree_model_that_do_not_fit_are_refused(changes, match):
             {"head": partial(RegressionHead, targets=["y"]), "scalers": {}},
             "no scaler for the target y",
         ),
-        ({"engine": "fats"}, "no engine 'fats'"),
+        ({"run": "atuo"}, "no run 'atuo'"),
         ({"cells": [{"atom": partial(GCNCell, hidden_size=-1)}]}, "GCNCell cannot be made: .*-1"),
         ({"cells": [{"atom": partial(LeafCell, hidden_size="6")}]}, "LeafCell cannot be made: "),
         ({"cells": [{"atom": partial(GCNCell, hidden_size=0)}]}, "the field 'h' with width 0"),

@@ -58,7 +58,7 @@ def test_there_is_a_pair_for_every_two_nodes_that_are_near(most, dag):
 def test_weave_equals_its_equations(dag):
     made, passes = NodePairs("bond", 2).lower(dag), [Rounds("weave", 1)]
     atom, pair = WeaveAtomCell(4), WeavePairCell(4)
-    network = Network(made.schema, passes, [{"atom": atom, "pair": pair}]).double()
+    network = Network(made.schema, (passes[0], {"atom": atom, "pair": pair})).double()
     is_pair = made.op_type == 1
     h = torch.randn(made.num_nodes, 4, dtype=torch.float64)
     x = {"atom": h[~is_pair], "pair": h[is_pair]}

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from training.tiny_runs import run, train, write_corpora, write_molecules
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=2", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=2", "data.batch_size=8"]
 
 
 class Page(HTMLParser):

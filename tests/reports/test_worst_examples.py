@@ -31,7 +31,7 @@ def test_molecules_are_coloured_by_the_target_with_the_largest_loss(tmp_path: Pa
             tmp_path / "run", "data=smiles", "model=gin", f"data.path={path}",
             "data.task=regression", "data.target_columns=[first,second]", "data.split=given",
             "data.split_column=part",
-            "model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", draws=True,
+            "model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1", draws=True,
         )  # fmt: skip
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert drawn == {"CCO": "second", "CCN": "first", "CCF": "second", "CCCl": "first"}

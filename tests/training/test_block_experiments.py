@@ -11,7 +11,7 @@ from training.tiny_runs import listops, read_json, run, train
 from graphfold.training.run.checkpoint import Checkpoint
 
 SST = ["experiment=sst_blocks", "model.hidden_size=6", "data.batch_size=5"]
-SST += ["trainer.max_epochs=1", "model.fuse=false"]
+SST += ["trainer.max_epochs=1", "model.run=eager"]
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def words(home: Path, *more: str) -> list[str]:
     return [
         "data=smiles", "model=gcn", "model.hidden_size=4", f"data.path={home}/m.csv",
         "data.split_column=part", "data.split=given", f"data.cache_dir={home}/cache",
-        "model.fuse=false", "logger=none", "trainer.max_epochs=1", "data.target_columns=[y]", *more,
+        "model.run=eager", "logger=none", "trainer.max_epochs=1", "data.target_columns=[y]", *more,
     ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_a_score_outside_of_the_scale_is_refused_before_the_first_epoch(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = [f"data.root={home}", f"data.cache_dir={home}/cache", f"hydra.run.dir={tmp_path}/run"]
-    assert run("train", *SICK, *root, "logger=none", "model.fuse=false") == 2
+    assert run("train", *SICK, *root, "logger=none", "model.run=eager") == 2
     assert "outside 3 .. 4. Set low and high" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 

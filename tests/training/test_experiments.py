@@ -105,7 +105,7 @@ def test_experiment_trains(
     root = f"data.root={corpora}"
     more = [*SMALL, *MORE.get(experiment, [])]
     if why_missing(torch.float32) is None:
-        more.append("model.fuse=true")  # an error unless all cells are compiled
+        more.append("model.run=compiled")  # an error unless all cells are compiled
     folder = train(tmp_path / "run", f"experiment={experiment}", root, *more)
     metrics = read_json(folder / "metrics.json")
     assert f"test/{METRICS[experiment]}" in metrics
@@ -122,7 +122,7 @@ def test_an_experiment_on_its_corpus_has_compiled_cells(
 ) -> None:
     own = [f"experiment={experiment}", f"data.cache_dir={tmp_path}", "data.batch_size=25"]
     try:
-        loaded = load_experiment([*own, f"data.root={data_root}", "model.fuse=true"])
+        loaded = load_experiment([*own, f"data.root={data_root}", "model.run=compiled"])
     except DataError as error:
         pytest.skip(str(error))
     (batch,) = loaded.batches(1)

@@ -14,7 +14,7 @@ from graphfold.datasets import DataModule, data_module
 from graphfold.datasets.storage.store import GraphCorpus
 from graphfold.training.run.checkpoint import Checkpoint
 
-NARROW = ["model.hidden_size=6", "model.fuse=false"]
+NARROW = ["model.hidden_size=6", "model.run=eager"]
 MORE = ["data.num_workers=0", "trainer.max_epochs=2"]
 
 
@@ -45,14 +45,14 @@ def words_of(kind: str, folder: Path) -> list[str]:
         return [
             *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
             *("data.weight_column=w", "model=dmpnn", "model.hidden_size=8"),
-            *("data.batch_size=10", "model.fuse=false"),
+            *("data.batch_size=10", "model.run=eager"),
         ]
     if kind == "trees":
         path = write_trees(folder)
         return ["experiment=sst_tree_lstm", f"data.path={{{path}}}", *NARROW]
     return [  # the model counts something in the training part
         *("data=smiles", f"data.path={write_molecules(folder)}", "data.target_columns=[y]"),
-        *("model=pna", "model.hidden_size=8", "model.fuse=false"),
+        *("model=pna", "model.hidden_size=8", "model.run=eager"),
     ]
 
 

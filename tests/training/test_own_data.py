@@ -24,7 +24,7 @@ from training.tiny_runs import (
 from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
 
-SMALL = ["model.hidden_size=8", "model.fuse=false", "trainer.max_epochs=1", "data.batch_size=8"]
+SMALL = ["model.hidden_size=8", "model.run=eager", "trainer.max_epochs=1", "data.batch_size=8"]
 
 SPLIT = '''
 import torch

@@ -50,7 +50,7 @@ MODELS = {
     "tree": [*listops("data.train_size=37", "data.val_size=13"), "data.seed=3"],
     "dmpnn": [
         *("data=smiles", "data.path={table}", "data.target_columns=[b,c]", "model=dmpnn"),
-        *("model.hidden_size=8", "model.fuse=false", "data.seed=3", "trainer.max_epochs=2"),
+        *("model.hidden_size=8", "model.run=eager", "data.seed=3", "trainer.max_epochs=2"),
     ],
 }
 

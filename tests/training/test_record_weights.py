@@ -68,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BASE = [
     "data=smiles", "data.split=given", "data.split_column=set", "model.hidden_size=8",
     "model.dropout=0.0", "trainer.max_epochs=1", "data.policy=depth",
-    "calibration.method=none", "model.fuse=false",
+    "calibration.method=none", "model.run=eager",
 ]  # fmt: skip
 NUMBERS = ["model=dmpnn", "data.target_columns=[y]"]
 HEADS = {

@@ -55,7 +55,7 @@ CASES += [
 def test_it_learns(experiment: str, model: str, more: tuple[str, ...], corpora: Path) -> None:
     own = [f"experiment={experiment}", f"model={model}", "model.hidden_size=8", "data.batch_size=8"]
     if why_missing(torch.float32) is None:
-        own.append("model.fuse=true")  # an error unless all cells are compiled
+        own.append("model.run=compiled")  # an error unless all cells are compiled
     torch.manual_seed(1)
     loaded = load_experiment([*own, f"data.root={corpora}", "model.dropout=0", *more])
     (batch,) = loaded.batches(1)

@@ -20,7 +20,7 @@ from graphfold.training.run.checkpoint import Checkpoint
 
 TABLE = "encoder.encoders.word.table"
 SMALL = ["trainer.max_epochs=1", "model.hidden_size=6", "data.batch_size=6"]
-COMPILED = [] if why_missing(torch.float32) else ["model.fuse=true"]  # an error unless they are
+COMPILED = [] if why_missing(torch.float32) else ["model.run=compiled"]  # an error unless they are
 #: Models that read words in different ways.
 MODELS = ("mv_rnn", "sequence_tree_lstm")
 

@@ -21,7 +21,7 @@ MOLECULES = ("C", "CC", "CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCCl",
 
 
 #: The model of molecules that trains soonest.
-QUICK = ["model=gcn", "model.hidden_size=4", "model.fuse=false", "trainer.max_epochs=1"]
+QUICK = ["model=gcn", "model.hidden_size=4", "model.run=eager", "trainer.max_epochs=1"]
 
 
 def run(*words: str | Path, draws: bool = False) -> int:
@@ -62,7 +62,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def listops(*more: str) -> list[str]:
     """Overrides for a tiny run on generated list operations.
 
-    Its cells run as they are, since to compile them takes longer than to train; `model.fuse=null`
+    Its cells run as they are, since to compile them takes longer than to train; `model.run=auto`
     has them compiled.
     """
     return [
@@ -74,7 +74,7 @@ def listops(*more: str) -> list[str]:
         "data.batch_size=8",
         "model.hidden_size=8",
         "model.encoder.size=8",
-        "model.fuse=false",
+        "model.run=eager",
         "trainer.max_epochs=2",
         *more,
     ]

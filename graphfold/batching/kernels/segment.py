@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphfold._torch import is_transformed
 from graphfold.batching.kernels.gather import gather_rows, parents, scatter_rows
-from graphfold.errors import ConfigError, did_you_mean
+from graphfold.errors import ConfigError
 
 #: For fewer numbers plain operations are quicker on a CPU: they are launched sooner.
 SMALL = 1 << 16
@@ -147,22 +147,18 @@ class Kernel(NamedTuple):
 
 
 NATIVE = Kernel(segment_sum, segment_max)
-KERNELS = ("native", "scatter")
+
+#: The backend that runs cells eager, with reductions by torch-scatter.
+SCATTER = "scatter"
 
 
-def get_kernel(name: str) -> Kernel:
-    """The kernel called `name`.
-
-    Args:
-        name: "native", which is made of torch's operations, or "scatter" (torch-scatter).
+def kernel_of(backend: str) -> Kernel:
+    """The kernel that a backend's eager cells reduce with.
 
     Raises:
-        ConfigError: if there is no such kernel, or its package is not installed.
+        ConfigError: if it is torch-scatter's, and that is not installed.
     """
-    if name not in KERNELS:
-        hint = did_you_mean(name, KERNELS)
-        raise ConfigError(f"there is no kernel '{name}'.{hint} Use one of {', '.join(KERNELS)}.")
-    return NATIVE if name == "native" else _scatter()
+    return _scatter() if backend == SCATTER else NATIVE
 
 
 def _scatter() -> Kernel:
@@ -170,8 +166,8 @@ def _scatter() -> Kernel:
         from torch_scatter import segment_csr
     except (ImportError, OSError) as error:  # OSError: it was built against another torch
         raise ConfigError(
-            f"the kernel 'scatter' needs the package torch-scatter, which cannot be loaded "
-            f"({error}). Install graphfold[scatter], or use the kernel 'native'."
+            f"the backend 'scatter' needs the package torch-scatter, which cannot be loaded "
+            f"({error}). Install graphfold[scatter], or use the backend 'auto'."
         ) from error
 
     def reduce(reduction: str, values: Tensor, ptr: Tensor, parent: Tensor) -> Tensor:

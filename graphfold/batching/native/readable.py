@@ -92,7 +92,7 @@ def _no_memory(tensor: Tensor, what: What) -> str:
     return (
         f"{_name(what)} is a {type(tensor).__name__} without memory that native code can read, "
         "such as one of FakeTensorMode or of a transform of torch.func. Run the network outside of "
-        "it, or use engine=autograd (model.engine=autograd)."
+        "it, or use run=eager (model.run=eager)."
     )
 
 

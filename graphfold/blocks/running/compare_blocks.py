@@ -29,7 +29,7 @@ def verify(model: CompiledModel, examples: list[Any]) -> float:
     with _in_float64(model):
         graphs = model.lower(examples)
         got = _all_numbers(model, [graphs])
-        with attribute_set([model], "engine", "reference"), attribute_set([model], "share", False):
+        with attribute_set([model], "run", "reference"), attribute_set([model], "share", False):
             want = _all_numbers(model, split(graphs) or [graphs])
     differences = [(a - b).abs().max() for a, b in zip(got, want, strict=True) if a.numel()]
     return float(max(differences, default=torch.zeros(())))
@@ -37,7 +37,7 @@ def verify(model: CompiledModel, examples: list[Any]) -> float:
 
 def _all_numbers(model: CompiledModel, graphs: Sequence[TypedDAG]) -> list[Tensor]:
     """The results for batches that are computed one by one, joined; then the gradients."""
-    results = [model.run(model.batch(dag)) for dag in graphs]
+    results = [model.result(model.batch(dag)) for dag in graphs]
     metrics = {name: _joined([r.metrics[name] for r in results]) for name in results[0].metrics}
     output = _joined([result.output for result in results])
     tensors = [t.double() for t in (*_flat_tensors(output), *metrics.values())]

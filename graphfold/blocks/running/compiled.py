@@ -45,17 +45,13 @@ class CompiledModel(nn.Module):
 
     Args:
         root: a block that takes Python objects (or nothing), or an object that converts to one.
-        engine: "fast"; "autograd", which can be differentiated twice; or "reference", which runs
-            one node at a time.
+        run: how functions run, "auto", "compiled", "eager" or "reference"; see `Network`.
         policy: which nodes run together; see `graphfold.batching.scheduling.policies`. The default
             runs all leaves at once, and nodes without a reader at the end.
-        kernel: the kernels that reduce over children, "native" or "scatter".
         ragged: whether the output may hold sequences.
         share: whether equal nodes of a batch, over equal nodes, are computed once; not for models
             with dropout or batch normalisation in training.
-        fuse: whether functions are compiled: True for all, or an error; None where it is possible;
-            False for none. See `Network`.
-        backend: the backend of compiled functions, "auto", "native" or "torch". See `Network`.
+        backend: what runs compiled functions; see `Network`.
 
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
@@ -65,12 +61,10 @@ class CompiledModel(nn.Module):
     def __init__(
         self,
         root: Any,
-        engine: str = "fast",
+        run: str = "auto",
         policy: str = "critical_path",
-        kernel: str = "native",
         ragged: bool = False,
         share: bool = False,
-        fuse: bool | None = None,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -80,11 +74,9 @@ class CompiledModel(nn.Module):
             self.results = Results(self.root, blocks)
             self.results.check(ragged)
         self.node_types = NodeTypes(Operations.of(blocks))
-        self.engine = engine
+        self.run, self.backend = run, backend
         self.policy = policy
-        self.kernel = kernel
         self.share = share
-        self.fuse, self.backend = fuse, backend
         self.blocks = nn.ModuleDict(self.node_types.operations.modules())
         floats = {k.torch_dtype for k in output_tensors(blocks) if k.is_floating_point}
         floats = floats or {torch.get_default_dtype()}
@@ -105,9 +97,9 @@ class CompiledModel(nn.Module):
         Args:
             examples: the examples, in any iterable but a string or a dict; or a batch of them.
         """
-        return self.run(examples).output
+        return self.result(examples).output
 
-    def run(self, examples: Iterable[Any] | Batch) -> Result:
+    def result(self, examples: Iterable[Any] | Batch) -> Result:
         """The output of the root and the metrics.
 
         Args:
@@ -188,7 +180,7 @@ class CompiledModel(nn.Module):
         lines = [f"  {name}: {how}" for name, how in self.execution.items()]
         return "\n".join(
             [
-                f"CompiledModel(engine={self.engine}, {count:,} parameters)",
+                f"CompiledModel(run={self.run}, {count:,} parameters)",
                 *(f"  {line}" for line in self.root.tree().splitlines()),
                 *(["execution:", *lines] if lines else []),
             ]
@@ -243,10 +235,9 @@ class CompiledModel(nn.Module):
         names = [t.name for t in schema.types if t.name != EXAMPLE]
         if not self._network or self._network[0].schema != schema:
             cells = {name: self.node_types.cell(name) for name in names}
-            self._network[:] = [Network(schema, PASSES, [cells], self.engine, backend=self.backend)]
+            self._network[:] = [Network(schema, (PASSES[0], cells))]
         network = self._network[0]
-        network.engine, network.kernel = self.engine, self.kernel
-        network.fuse, network.backend = self.fuse, self.backend
+        network.run, network.backend = self.run, self.backend
         for name in names:
             self.node_types.cell(name).training = self.training
         return network
@@ -299,13 +290,11 @@ def _single_example(example: Any) -> BlockTypeError:
 
 def compile(
     root: Any,
-    engine: str = "fast",
+    run: str = "auto",
     policy: str = "critical_path",
-    kernel: str = "native",
     ragged: bool = False,
     share: bool = False,
-    fuse: bool | None = None,
     backend: str = "auto",
 ) -> CompiledModel:
     """The model of a root block: `CompiledModel(root, ...)`, with the same options."""
-    return CompiledModel(root, engine, policy, kernel, ragged, share, fuse, backend)
+    return CompiledModel(root, run, policy, ragged, share, backend)

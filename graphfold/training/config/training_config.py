@@ -112,7 +112,7 @@ class TrainingConfig:
         """Reads the config of a run folder or a checkpoint, for use on this machine.
 
         The folder of packed data (`data.cache_dir`) is that of this machine, and cells that had to
-        be compiled (`model.fuse: true`) are compiled where that is possible.
+        be compiled (`model.run: compiled`) are compiled where that is possible.
 
         Args:
             mapping: content of the file.
@@ -125,8 +125,8 @@ class TrainingConfig:
         if isinstance(mapping.get("data"), Mapping):
             mapping["data"] = {**mapping["data"], "cache_dir": None}
         model = mapping.get("model")
-        if isinstance(model, Mapping) and model.get("fuse") is True:
-            mapping["model"] = {**model, "fuse": None}
+        if isinstance(model, Mapping) and model.get("run") == "compiled":
+            mapping["model"] = {**model, "run": "auto"}
         try:
             return TrainingConfig.of(mapping)
         except ConfigError as error:

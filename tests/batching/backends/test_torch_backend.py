@@ -105,7 +105,7 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
 
         return write
 
-    network = make_network(fuse=True)
+    network = make_network(run="compiled")
     want = run(network)
     monkeypatch.setattr(NativeBackend, "write_program", unwritable("it does something odd"))
     network.recompile()
@@ -115,11 +115,11 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(network.execution.values()) == {"compiled (torch)"}
     torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
     monkeypatch.setattr(TorchBackend, "write_program", unwritable("it is odder still"))
-    network.fuse = None
+    network.run = "auto"
     network.recompile()
     with pytest.warns(UserWarning, match="Cell is not compiled: it is odder still"):
         run(network)
-    assert all(way.startswith("as it is (") for way in network.execution.values())
+    assert all(way.startswith("eager (") for way in network.execution.values())
 
 
 @pytest.mark.gpu
@@ -153,8 +153,8 @@ def test_no_graph_of_autograd_is_kept() -> None:
 
 def test_tensors_on_another_device_are_refused() -> None:
     """The device `meta` stands for any other device."""
-    for engine in ("fast", "autograd", "reference"):
-        network = make_network(engine=engine)
+    for way in ("auto", "eager", "reference"):
+        network = make_network(run=way)
         batch, x = make_batch(DAG, network), make_x(DAG)
         with pytest.raises(EngineError, match=r"x\['word'\] is on meta, but the batch is on cpu"):
             network(batch, {**x, "word": x["word"].to("meta")})
@@ -204,7 +204,7 @@ def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     trained = graphfold(
         "train",
-        *listops("model.fuse=null", "trainer.max_epochs=1", "logger=none"),
+        *listops("model.run=auto", "trainer.max_epochs=1", "logger=none"),
         f"hydra.run.dir={folder}",
     )
     assert "cells: token, pair compiled (torch)" in trained.stdout

@@ -118,7 +118,7 @@ def test_gradients_of_readers_are_added_up(num_parents: int) -> None:
     dag = builder.build()
     network = tree_lstm()
     actual = states_and_gradients(network, dag, make_x(dag))
-    network.engine = "reference"
+    network.run = "reference"
     want = states_and_gradients(network, dag, make_x(dag))
     torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 

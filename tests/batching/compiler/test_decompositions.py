@@ -60,7 +60,7 @@ def trees() -> TypedDAG:
 def test_a_fused_cell_is_compiled_to_its_formula(kind, bias):
     dag = trees()
     cells = {"word": LeafCell(WIDTH, WIDTH), "phrase": Recurrent(kind, bias)}
-    network = Network(SCHEMA, [Up()], [cells]).double()
+    network = Network(SCHEMA, (Up(), cells)).double()
     words, phrases = dag.num_nodes_by_type
     x = {"word": torch.randn(words, WIDTH), "phrase": torch.randn(phrases, WIDTH)}
     assert_same_both_ways(network, dag, {name: rows.double() for name, rows in x.items()})

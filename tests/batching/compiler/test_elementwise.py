@@ -139,7 +139,7 @@ def compare(
     Programs without gradients are compared as native code.
     """
     network = Network(
-        SCHEMA, [Up()], [{"word": Elementwise(function, parts[0].shape[1])}], fuse=True
+        SCHEMA, (Up(), {"word": Elementwise(function, parts[0].shape[1])}), run="compiled"
     )
     builder = GraphBuilder(SCHEMA)
     builder.output(*builder.nodes("word", len(parts[0])))
@@ -251,7 +251,7 @@ STRETCHED: dict[str, Function] = {
 @pytest.mark.parametrize("name", STRETCHED)
 def test_parameters_are_stretched(name):
     cell = Stretching(STRETCHED[name], 5).double()
-    network = Network(SCHEMA, [Up()], [{"word": cell}], fuse=True).double()
+    network = Network(SCHEMA, (Up(), {"word": cell}), run="compiled").double()
     builder = GraphBuilder(SCHEMA)
     builder.output(*builder.nodes("word", 205))
     builder.finish()

@@ -144,7 +144,7 @@ def assert_refused(change: Change, reason: str) -> Odd:
     x = make_x(dag)
     with pytest.warns(UserWarning, match=f"Odd is not compiled: {reason}"):
         actual = states_and_gradients(network, dag, x)
-    network.engine = "autograd"
+    network.run = "eager"
     torch.testing.assert_close(actual, states_and_gradients(network, dag, x))
     return cell
 
@@ -203,9 +203,9 @@ def test_a_tensor_that_cannot_be_taken_out_is_an_error():
 
     network = make_network(cells=[{**tree_cells(), "word": Odd(keep)}])
     dag = random_dag(4, 0)
-    with pytest.raises(EngineError, match=r"Odd keeps a tensor .* take it out .*fuse=False"):
+    with pytest.raises(EngineError, match=r"Odd keeps a tensor .* take it out .*run=eager"):
         network(make_batch(dag, network), make_x(dag))
-    network.fuse = False
+    network.run = "eager"
     network(make_batch(dag, network), make_x(dag))
 
 

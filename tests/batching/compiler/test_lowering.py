@@ -268,15 +268,15 @@ def check(function: Function, dag: TypedDAG, kind: str, backend: str) -> None:
     """Compares with the cell's own code, for native code also without gradients."""
     torch.manual_seed(0)
     cells = {**plain_cells(), kind: Trial(function, ARITIES[kind])}
-    network = Network(SCHEMA, [Up()], [cells], learned_absent=["h"]).double()
+    network = Network(SCHEMA, (Up(), cells), learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
     x = {
         t.name: torch.randn(count, WIDTH, dtype=torch.float64)
         for t, count in zip(SCHEMA.types, dag.num_nodes_by_type, strict=True)
     }
-    network.engine = "autograd"
+    network.run = "eager"
     want = states_and_gradients(network, dag, x)
-    network.engine, network.fuse = "fast", True
+    network.run = "compiled"
     assert_gives(want, network, dag, x)
     if backend == "native":
         with torch.no_grad():

@@ -21,9 +21,9 @@ from graphfold.errors import EngineError
 POLICIES = ("depth", "critical_path", "agenda", "one_by_one")
 
 
-def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -> list[Tensor]:
+def results(network: Network, batch: Batch, x: dict[str, Tensor], way: str) -> list[Tensor]:
     """All states, and the gradients of a sum in which every element counts differently."""
-    network.engine = engine
+    network.run = way
     states = network(batch, x)
     values = [states[name] for name in sorted(states)]
     loss = torch.stack([(v * torch.linspace(-1, 2, v.numel()).view_as(v)).sum() for v in values])
@@ -34,9 +34,9 @@ def results(network: Network, batch: Batch, x: dict[str, Tensor], engine: str) -
 
 
 def assert_as_reference(
-    network: Network, batch: Batch, x: dict[str, Tensor], engine: str = "autograd"
+    network: Network, batch: Batch, x: dict[str, Tensor], way: str = "eager"
 ) -> None:
-    want, got = (results(network, batch, x, name) for name in ("reference", engine))
+    want, got = (results(network, batch, x, name) for name in ("reference", way))
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -50,7 +50,7 @@ def test_random_cells_up_and_down_equal_the_reference(data):
     up = {name: data.draw(random_cells(n, (*OWN, *parts))) for name, (n, parts) in arity.items()}
     down_parts = (*OWN, *SUMS, *READS, "previous")
     down = {name: data.draw(random_cells(None, down_parts)) for name in ("word", "phrase")}
-    network = Network(SCHEMA, [Up(), Down()], [up, down], learned_absent=["h"]).double()
+    network = Network(SCHEMA, (Up(), up), (Down(), down), learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
     x = make_x(dag)
     policy = data.draw(st.sampled_from(POLICIES))
@@ -107,7 +107,7 @@ def cost(dag: TypedDAG) -> tuple[int, int]:
     down = dict.fromkeys(("word", "phrase"), PhraseCell())
     reader = dict.fromkeys(("word", "phrase"), Reader())
     cells = [tree_cells(), down, reader]
-    network = Network(TREES, [Up(), Down(), Down()], cells, "autograd").double()
+    network = Network(TREES, *zip([Up(), Down(), Down()], cells, strict=True), run="eager").double()
     batch, x, saved = make_batch(dag, network), make_x(dag), []
 
     def pack(tensor: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def test_a_change_in_place_changes_nobodys_state(graph, grad):
         torch.manual_seed(0)
         up = {"word": WordCell(), "pair": pair(), "phrase": phrase()}
         down = dict.fromkeys(("word", "pair", "phrase"), below())
-        network = Network(TREES, [Up(), Down()], [up, down], "autograd").double()
+        network = Network(TREES, (Up(), up), (Down(), down), run="eager").double()
         with torch.set_grad_enabled(grad):
             states = network(make_batch(graph, network), x)
         values.append([states[name] for name in sorted(states)])
@@ -233,35 +233,37 @@ class NormedAround(Normed):
         return {"normed": self.norm(state["h"])}
 
 
-def run_with(cell: PhraseCell, engine: str, is_training: bool, grad: bool, item) -> None:
+def run_with(cell: PhraseCell, way: str, is_training: bool, grad: bool, item) -> None:
     dag = random_dag(6, 0)
     cells = {**tree_cells(), "phrase": cell}
     passes, all_cells = [Up()], [cells]
     if isinstance(item, Down):
         passes, all_cells = [Up(), item], [tree_cells(), {"phrase": cell}]
-    network = Network(TREES, passes, all_cells, engine, fuse=False).double().train(is_training)
+    network = (
+        Network(TREES, *zip(passes, all_cells, strict=True), run=way).double().train(is_training)
+    )
     with torch.set_grad_enabled(grad):
         network(make_batch(dag, network), make_x(dag))
 
 
-@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("way", ["auto", "eager"])
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize("item", [Up(), Down()])
-def test_normalising_over_a_group_is_refused(engine, grad, item):
+def test_normalising_over_a_group_is_refused(way, grad, item):
     without = {"track_running_stats": False}
     for is_training in (True, False):
         for cell in (Normed(**without), Normed(**without, affine=False), Functional()):
             message = rf"{type(cell).__name__} normalises over the nodes of a group.*LayerNorm"
             with pytest.raises(EngineError, match=message):
-                run_with(cell, engine, is_training, grad, item)
+                run_with(cell, way, is_training, grad, item)
     for cell in (Normed(), Normed(momentum=None), Normed(affine=False)):
         with pytest.raises(EngineError, match=r"Normed changes its buffer 'norm\..*LayerNorm"):
-            run_with(cell, engine, True, grad, item)
-        run_with(cell, engine, False, grad, item)  # its statistics are fixed then
+            run_with(cell, way, True, grad, item)
+        run_with(cell, way, False, grad, item)  # its statistics are fixed then
 
 
-@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("way", ["auto", "eager"])
 @pytest.mark.parametrize("tracks", [True, False])
-def test_normalising_over_all_nodes_of_a_type_is_allowed(engine, tracks):
-    run_with(NormedAround(track_running_stats=tracks), engine, True, True, Up())
-    run_with(NormedAround(track_running_stats=tracks), engine, False, True, Up())
+def test_normalising_over_all_nodes_of_a_type_is_allowed(way, tracks):
+    run_with(NormedAround(track_running_stats=tracks), way, True, True, Up())
+    run_with(NormedAround(track_running_stats=tracks), way, False, True, Up())

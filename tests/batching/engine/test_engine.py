@@ -31,7 +31,7 @@ from graphfold.batching.kernels import segment
 from graphfold.dag import GraphBuilder
 from graphfold.errors import ConfigError, EngineError
 
-ENGINES = ("fast", "autograd")
+WAYS = ("auto", "eager")
 
 
 def weighted_sum(states: dict[str, Tensor]) -> Tensor:
@@ -71,15 +71,15 @@ def network_of_all_passes() -> Network:
     return network
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", ["depth", "critical_path", "agenda", "one_by_one"])
 @pytest.mark.parametrize("seed", range(2))
-def test_every_engine_and_policy_equals_the_reference(engine, policy, seed):
+def test_every_engine_and_policy_equals_the_reference(way, policy, seed):
     dag, network = random_dag(4, seed), network_of_all_passes()
     x = make_x(dag)
-    network.engine = "reference"
+    network.run = "reference"
     want = values_and_gradients(network, dag, x)
-    network.engine = engine
+    network.run = way
     got = values_and_gradients(network, dag, x, policy)
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
@@ -135,9 +135,9 @@ def test_frozen_parameters_get_no_gradient_and_the_rest_is_unchanged():
 def test_tied_weights_within_a_cell_between_cells_and_outside():
     dag, x = random_dag(3, 2), make_x(random_dag(3, 2))
 
-    def gradient(engine: str) -> Tensor:
+    def gradient(way: str) -> Tensor:
         torch.manual_seed(0)
-        network = make_network(engine=engine)
+        network = make_network(run=way)
         cells = network.cells[0]
         tied = cells["phrase"][0].rows.weight
         cells["phrase"][0].sum.weight = tied
@@ -145,17 +145,15 @@ def test_tied_weights_within_a_cell_between_cells_and_outside():
         (grad,) = torch.autograd.grad(weighted_sum(states) + (tied**2).sum(), [tied])
         return grad
 
-    torch.testing.assert_close(gradient("fast"), gradient("reference"))
+    torch.testing.assert_close(gradient("auto"), gradient("reference"))
 
 
 @pytest.mark.parametrize("share", [False, True])
-@pytest.mark.parametrize("fuse", [True, False])
-@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
-def test_parameters_of_a_type_that_the_batch_lacks_have_no_gradient(engine, fuse, share):
+@pytest.mark.parametrize("way", [*WAYS, "reference"])
+def test_parameters_of_a_type_that_the_batch_lacks_have_no_gradient(way, share):
     passes, cells = all_passes()
     cells[0] = {name: MessageCell() for name in cells[0]}
-    fuse = fuse if engine == "fast" else None
-    network, dag = make_network(passes, cells, engine, fuse=fuse, learned_absent=["h"]), chain(2)
+    network, dag = make_network(passes, cells, way, learned_absent=["h"]), chain(2)
     x = make_x(dag)
     batch = Batch(dag, build_schedule(dag, passes, share=share))
     weighted_sum(network(batch, x)).backward()
@@ -194,7 +192,7 @@ class ReadCell(Cell):
         return {field: x + self.bias + (children.sum("h") if self.reads else 0)}
 
 
-def gradient_beside_nan(engine: str, fuse: bool | None, passes: list, cells: list) -> Tensor | None:
+def gradient_beside_nan(way: str, passes: list, cells: list) -> Tensor | None:
     """The gradient of the first pass; of words 0 .. 2, word 2 has the state NaN."""
     builder = GraphBuilder(SCHEMA)
     builder.nodes("word", 3)
@@ -202,8 +200,7 @@ def gradient_beside_nan(engine: str, fuse: bool | None, passes: list, cells: lis
     builder.output(1)
     builder.finish()
     dag, first = builder.build(), RootOfCell()
-    network = make_network(passes, [{"word": first}, *({"word": cell} for cell in cells)], engine)
-    network.fuse = fuse
+    network = make_network(passes, [{"word": first}, *({"word": cell} for cell in cells)], way)
     x = {"word": torch.tensor([[1.0] * SIZE, [1.0] * SIZE, [-1.0] * SIZE], dtype=torch.float64)}
     states = network(make_batch(dag, network), x)
     assert states["h"].isnan().any() == ("h" not in cells[-1].fields)
@@ -212,29 +209,27 @@ def gradient_beside_nan(engine: str, fuse: bool | None, passes: list, cells: lis
     return first.weight.grad
 
 
-ALL_ENGINES = pytest.mark.parametrize(
-    ("engine", "fuse"), [("fast", True), ("fast", False), ("autograd", None), ("reference", None)]
-)
+ALL_ENGINES = pytest.mark.parametrize("way", ["compiled", "eager", "reference"])
 
 
 @ALL_ENGINES
-def test_a_state_of_nan_that_a_later_pass_overwrites(engine, fuse):
+def test_a_state_of_nan_that_a_later_pass_overwrites(way):
     cell = ReadCell("h", reads=())
-    assert gradient_beside_nan(engine, fuse, [Up(), Up()], [cell]) is None
+    assert gradient_beside_nan(way, [Up(), Up()], [cell]) is None
 
 
 @ALL_ENGINES
-def test_a_state_of_nan_beside_states_that_are_read(engine, fuse):
+def test_a_state_of_nan_beside_states_that_are_read(way):
     """Only the reference leaves out states that nothing reads (docs/engine.md)."""
-    grad = gradient_beside_nan(engine, fuse, [Up(), Up("next")], [ReadCell("d")])
-    want = torch.full((SIZE,), 0.5 if engine == "reference" else float("nan"), dtype=torch.float64)
+    grad = gradient_beside_nan(way, [Up(), Up("next")], [ReadCell("d")])
+    want = torch.full((SIZE,), 0.5 if way == "reference" else float("nan"), dtype=torch.float64)
     torch.testing.assert_close(grad, want, equal_nan=True)
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
-def test_a_batch_without_nodes_has_no_gradient(engine):
+@pytest.mark.parametrize("way", [*WAYS, "reference"])
+def test_a_batch_without_nodes_has_no_gradient(way):
     builder = GraphBuilder(SCHEMA)
-    dag, network = builder.build(), make_network(engine=engine)
+    dag, network = builder.build(), make_network(run=way)
     states = network(make_batch(dag, network), make_x(dag))
     assert states["h"].shape == (0, SIZE)
     assert not states["h"].requires_grad
@@ -274,17 +269,17 @@ def test_a_captured_tensor_keeps_its_gradient(is_leaf):
     cell = Capturing(base if is_leaf else base * 2)
     network = make_network(cells=[{**tree_cells(), "word": cell}])
     grads = []
-    for engine in ("reference", "autograd"):
-        network.engine = engine
+    for way in ("reference", "eager"):
+        network.run = way
         loss = weighted_sum(network(make_batch(dag, network), x))
         grads += torch.autograd.grad(loss, [base], retain_graph=True)
-    network.engine = "fast"
+    network.run = "auto"
     with pytest.warns(UserWarning, match=r"Capturing is not compiled: it reads a tensor of shape"):
         states = network(make_batch(dag, network), x)
     grads += torch.autograd.grad(weighted_sum(states), [base], retain_graph=True)
     assert grads[0].all()
     torch.testing.assert_close(grads[1:], grads[:1] * 2)
-    network.fuse = True
+    network.run = "compiled"
     with pytest.raises(EngineError, match="neither an argument nor a registered parameter"):
         network(make_batch(dag, network), x)
 
@@ -305,8 +300,8 @@ def test_shared_tensors_get_their_gradient():
     scale = torch.rand(SIZE, dtype=torch.float64, requires_grad=True)
     network = make_network(cells=[{**tree_cells(), "word": Sharing()}])
     grads = []
-    for engine in ("reference", *ENGINES):
-        network.engine = engine
+    for way in ("reference", *WAYS):
+        network.run = way
         states = network(make_batch(dag, network), x, shared={"scale": scale})
         grads += torch.autograd.grad(weighted_sum(states), [scale])
     torch.testing.assert_close(grads[1], grads[0])
@@ -395,13 +390,13 @@ def test_backward_frees_what_forward_kept(monkeypatch):
 
 
 def test_under_autocast_cells_run_as_they_are():
-    dag, network = random_dag(4, 0), make_network(fuse=False).float()
+    dag, network = random_dag(4, 0), make_network(run="eager").float()
     x = {name: value.detach().float().requires_grad_() for name, value in make_x(dag).items()}
     tensors = [x["word"], *network.parameters()]
     exact = torch.autograd.grad(network(make_batch(dag, network), x)["h"].sum(), tensors)
     rough = []
-    for engine, fuse in (("fast", None), ("fast", False), ("autograd", None)):
-        network.engine, network.fuse = engine, fuse
+    for way in ("auto", "eager"):
+        network.run = way
         with torch.autocast("cpu", torch.bfloat16):
             states = network(make_batch(dag, network), x)
         assert states["h"].dtype == torch.float32
@@ -410,7 +405,7 @@ def test_under_autocast_cells_run_as_they_are():
     torch.testing.assert_close(rough[1:], rough[:1] * 2, rtol=0, atol=0)
     torch.testing.assert_close(rough[0][0], exact[0], rtol=0.1, atol=0.1)
     assert not torch.equal(rough[0][0], exact[0])
-    network.engine, network.fuse = "fast", True
+    network.run = "compiled"
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(EngineError, match="autocast is on"):
         network(make_batch(dag, network), x)
 
@@ -422,9 +417,9 @@ def test_double_backward_is_refused_by_name_and_works_in_the_plain_engine():
     dag, x = random_dag(2, 5, size=3), make_x(random_dag(2, 5, size=3))
     network = make_network()
     loss = network(make_batch(dag, network), x)["h"].sum()
-    with pytest.raises(EngineError, match="engine=autograd"):
+    with pytest.raises(EngineError, match="run=eager"):
         torch.autograd.grad(loss, [x["word"]], create_graph=True)
-    network.engine = "autograd"
+    network.run = "eager"
 
     def run(word: Tensor) -> Tensor:
         return network(make_batch(dag, network), {**x, "word": word})["h"]
@@ -448,7 +443,7 @@ def test_rounds_can_be_differentiated_twice(small, monkeypatch):
         return network(make_batch(dag, network), {"word": word})["m"]
 
     assert torch.autograd.gradcheck(run, [x["word"]])
-    network.engine = "autograd"
+    network.run = "eager"
     assert torch.autograd.gradcheck(run, [x["word"]])
     assert torch.autograd.gradgradcheck(run, [x["word"]])
 
@@ -470,10 +465,10 @@ class Masked(PhraseCell):
 def test_masks_are_the_same_under_every_policy(policy):
     dag = random_dag(4, 6)
     network, x = make_network(cells=[{**tree_cells(), "phrase": Masked()}]), make_x(dag)
-    network.engine = "reference"
+    network.run = "reference"
     torch.manual_seed(7)
     want = values_and_gradients(network, dag, x)
-    network.engine = "fast"
+    network.run = "auto"
     torch.manual_seed(7)
     torch.testing.assert_close(values_and_gradients(network, dag, x, policy), want)
 
@@ -517,11 +512,11 @@ def test_an_absent_slot_reads_zeros():
     torch.testing.assert_close(states["c"][1], out[SIZE:] + c)
 
 
-@pytest.mark.parametrize("engine", ["fast", "autograd", "reference"])
-def test_an_empty_batch_gives_empty_states(engine):
+@pytest.mark.parametrize("way", ["auto", "eager", "reference"])
+def test_an_empty_batch_gives_empty_states(way):
     dag = GraphBuilder(SCHEMA).build()
     passes, cells = all_passes()
-    network = make_network(passes, cells, engine=engine)
+    network = make_network(passes, cells, run=way)
     states = network(make_batch(dag, network), make_x(dag))
     assert states["h"].shape == (0, SIZE)
     loss = states["h"].sum() + states["m"].sum()
@@ -539,31 +534,30 @@ def test_a_chain_of_ten_thousand():
 # --- Edges
 
 
-@pytest.mark.parametrize("kernel", ["native", "scatter"])
-def test_every_kernel_equals_the_reference(kernel):
-    if kernel == "scatter":
+@pytest.mark.parametrize("backend", ["auto", "scatter"])
+def test_every_kernel_equals_the_reference(backend):
+    if backend == "scatter":
         pytest.importorskip("torch_scatter", reason="torch-scatter is not installed")
     dag = random_dag(4, 9)
     passes, cells = all_passes()
-    network = make_network(passes, cells, kernel=kernel)
+    network = make_network(passes, cells, backend=backend)
     x = make_x(dag)
     got = values_and_gradients(network, dag, x)
-    network.engine = "reference"
+    network.run = "reference"
     torch.testing.assert_close(got, values_and_gradients(network, dag, x))
 
 
-def test_an_unknown_kernel_is_an_error():
-    network, dag = make_network(kernel="scater"), chain(1)
-    with pytest.raises(ConfigError, match="no kernel 'scater'. Did you mean 'scatter'"):
-        network(make_batch(dag, network), make_x(dag))
+def test_an_unknown_backend_is_an_error():
+    with pytest.raises(ConfigError, match="no backend 'scater'. Did you mean 'scatter'"):
+        make_network(backend="scater")
 
 
 def test_edge_columns_follow_the_plan_and_have_gradients():
     dag, network, x = random_dag(3, 8), make_network(), make_x(random_dag(3, 8))
     weight = dag.columns["inputs"]["weight"].requires_grad_()
     grads = []
-    for engine in ("reference", *ENGINES):
-        network.engine = engine
+    for way in ("reference", *WAYS):
+        network.run = way
         states = network(make_batch(dag, network, "critical_path"), x)
         grads += torch.autograd.grad(weighted_sum(states), [weight])
     torch.testing.assert_close(grads[1], grads[0])

@@ -18,7 +18,7 @@ SCHEMA = Schema(types=(NodeType("a", 0), NodeType("b", 0)), relations=(EdgeType(
 WIDTHS = {"h": 1, "c": 1}
 ONE = torch.ones(1, 1, dtype=torch.float64)
 #: Name -> the attributes of a network.
-WAYS = random_networks.ENGINES | {"reference": {"engine": "reference"}}
+WAYS = random_networks.ENGINES | {"reference": {"run": "reference"}}
 State = dict[str, Tensor]
 
 
@@ -71,7 +71,7 @@ def pair() -> TypedDAG:
 
 def run(passes: Sequence[Any], cells: Sequence[Mapping[str, Any]], way: str) -> State:
     """The states of a = 1 and b = 10, and the gradients of what `initial` reads."""
-    network, dag = Network(SCHEMA, passes, cells).double(), pair()
+    network, dag = Network(SCHEMA, *zip(passes, cells, strict=True)).double(), pair()
     for name, value in WAYS[way].items():
         setattr(network, name, value)
     x = {name: torch.tensor([[v]], dtype=torch.float64) for name, v in (("a", 1.0), ("b", 10.0))}
@@ -255,6 +255,9 @@ def test_types_with_different_fields_are_compiled_after_up(num_rounds):
     passes = [Up(), Rounds("r", num_rounds)]
     h, c = {1: (11.0, 10.0), 2: (11.0, 110.0)}[num_rounds]
     assert_all_ways(passes, lambda: [first, second], h=[h, 0.0], c=[0.0, c])
-    network, dag = Network(SCHEMA, passes, [first, second], fuse=True), pair()
+    network, dag = (
+        Network(SCHEMA, *zip(passes, [first, second], strict=True), run="compiled"),
+        pair(),
+    )
     network.double()(Batch(dag, build_schedule(dag, passes)), dict.fromkeys("ab", ONE))
     assert {*network.execution.values()} <= {"compiled (native)", "compiled (torch)"}

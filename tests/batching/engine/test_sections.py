@@ -101,11 +101,11 @@ def test_sections_equal_the_reference(passes, refused, backend):
     dag = random_dag(3, 0, size=5)
     x = make_x(dag)
     for policy in ("depth", "agenda"):
-        network.engine = "fast"
+        network.run = "auto"
         actual = states_and_gradients(network, dag, x, policy)
         for name in refused:
             assert network.execution.get(name, "as it is").startswith("as it is")
-        network.engine = "reference"
+        network.run = "reference"
         want = states_and_gradients(network, dag, x, policy)
         torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
@@ -144,7 +144,7 @@ def test_only_refused_cells_run_as_they_are(refused):
     }
     for name in refused:
         owner = type(network.cells[0][name][0]).__name__
-        assert network.execution[name].startswith(f"as it is ({owner}: ")
+        assert network.execution[name].startswith(f"eager ({owner}: ")
 
 
 def plan_of(*inputs: tuple[str, list[int]]) -> PassSchedule:

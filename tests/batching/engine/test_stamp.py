@@ -293,7 +293,7 @@ def network_of(cell: Cell) -> tuple[Network, Callable[[], Tensor]]:
     builder.output(0)
     builder.finish()
     dag = builder.build()
-    network = Network(schema, [Up()], [{"n": cell}])
+    network = Network(schema, (Up(), {"n": cell}))
     batch = Batch(dag, build_schedule(dag, network.passes))
     return network, lambda: network(batch, {"n": torch.ones(5, SIZE)})["h"].detach().clone()
 

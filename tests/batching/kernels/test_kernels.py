@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 
 from graphfold.batching.kernels import segment
 from graphfold.batching.kernels.segment import (
-    KERNELS,
     Kernel,
     expand,
-    get_kernel,
+    kernel_of,
     parents,
     segment_sum,
 )
 from graphfold.dag.typed_dag import pointers
 
+KERNELS = ("native", "scatter")
 counts = st.lists(st.integers(0, 4), min_size=0, max_size=6)
 
 
 def kernel(name: str) -> Kernel:
     if name == "scatter":
         pytest.importorskip("torch_scatter", reason="torch-scatter is not installed")
-    return get_kernel(name)
+    return kernel_of(name)
 
 
 def problem(lengths: list[int], width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -104,7 +104,7 @@ def test_the_native_kernel_gives_the_same_bits_every_time_on_a_gpu():
     lengths = torch.randint(0, 40, (500,))
     ptr = pointers(lengths).cuda()
     values = torch.randn(int(ptr[-1]), 64, device="cuda", requires_grad=True)
-    kernel, parent = get_kernel("native"), parents(ptr, len(values))
+    kernel, parent = kernel_of("native"), parents(ptr, len(values))
     actual = []
     for _ in range(5):
         total, highest = (f(values, ptr, parent) for f in (kernel.sum, kernel.max))

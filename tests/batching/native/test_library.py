@@ -198,7 +198,7 @@ def test_other_dtypes_have_none(cache):
 SCHEMA = Schema(types=(NodeType("word", arity=0), NodeType("phrase", arity=2)))
 
 
-def run(fuse: bool | None, backend: str = "auto") -> tuple[Network, torch.Tensor]:
+def run(way: str, backend: str = "auto") -> tuple[Network, torch.Tensor]:
     builder = GraphBuilder(SCHEMA)
     one, other = builder.nodes("word", 2)
     builder.output(builder.node("phrase", [one, other]))
@@ -206,24 +206,24 @@ def run(fuse: bool | None, backend: str = "auto") -> tuple[Network, torch.Tensor
     dag = builder.build()
     torch.manual_seed(1)
     cells = [{"word": LeafCell(4, 3), "phrase": TreeRNNCell(0, 3)}]
-    network = Network(SCHEMA, [Up()], cells, fuse=fuse, backend=backend)
+    network = Network(SCHEMA, *zip([Up()], cells, strict=True), run=way, backend=backend)
     batch = Batch(dag, build_schedule(dag, network.passes))
     states = network(batch, {"word": torch.ones(2, 4), "phrase": torch.empty(1, 0)})
     return network, states["h"]
 
 
 @pytest.mark.usefixtures("no_compiler")
-@pytest.mark.parametrize("fuse", [None, True])
-def test_without_compiler_and_library_torch_runs_the_programs(cache, fuse):
+@pytest.mark.parametrize("way", ["auto", "compiled"])
+def test_without_compiler_and_library_torch_runs_the_programs(cache, way):
     message = (
         "(LeafCell|TreeRNNCell) do(es)? not run as native code: no C compiler was found: there is "
         r"no '/nonexistent', which the environment variable CC names; correct or unset it\. "
         "It runs as operations of"
     )
     with pytest.warns(UserWarning, match=message):
-        network, actual = run(fuse)
+        network, actual = run(way)
     assert set(network.execution.values()) == {"compiled (torch)"}
-    torch.testing.assert_close(run(fuse)[1], actual, rtol=0, atol=0)  # it warns once
+    torch.testing.assert_close(run(way)[1], actual, rtol=0, atol=0)  # it warns once
     torch.testing.assert_close(actual, run(False)[1])
     assert not cache.exists()
 

@@ -141,7 +141,7 @@ def hubs(num_hubs: int, num_edges: int) -> TypedDAG:
 
 def hub_network(size: int) -> Network:
     torch.manual_seed(0)
-    return Network(SCHEMA, [Up()], [{"leaf": StartCell(size), "hub": HubCell(size)}], fuse=True)
+    return Network(SCHEMA, (Up(), {"leaf": StartCell(size), "hub": HubCell(size)}), run="compiled")
 
 
 def run_hubs(network: Network, dag: TypedDAG, size: int) -> Tensor:
@@ -159,7 +159,7 @@ def test_hubs_are_cut_by_their_edges(size):
     """Twelve hubs would be one block, but have too many edges; the numbers equal the eager ones."""
     network, dag = hub_network(size), hubs(12, 9000)
     actual = run_hubs(network, dag, size)
-    network.engine = "autograd"
+    network.run = "eager"
     torch.testing.assert_close(actual, run_hubs(network, dag, size), rtol=1e-4, atol=1e-4)
     assert not torch.equal(actual[50], actual[61])
 

@@ -63,7 +63,7 @@ class Phrase(Cell):
 def test_any_width(width):
     torch.manual_seed(width)
     dag, cells = graph(), {"word": Word(width), "phrase": Phrase(width)}
-    network = Network(SCHEMA, [Up()], [cells]).double()
+    network = Network(SCHEMA, (Up(), cells)).double()
     x = {
         t.name: torch.randn(count, width, dtype=torch.float64)
         for t, count in zip(SCHEMA.types, dag.num_nodes_by_type, strict=True)
@@ -74,13 +74,13 @@ def test_any_width(width):
 def test_relu_of_a_product_keeps_what_is_no_number():
     torch.manual_seed(0)
     dag, width = graph(), 20
-    network = Network(SCHEMA, [Up()], [{"word": Word(width), "phrase": Phrase(width)}]).double()
+    network = Network(SCHEMA, (Up(), {"word": Word(width), "phrase": Phrase(width)})).double()
     x = {
         t.name: torch.full((count, width), torch.nan, dtype=torch.float64)
         for t, count in zip(SCHEMA.types, dag.num_nodes_by_type, strict=True)
     }
     actual = {}
-    for network.fuse in (True, False):
-        actual[network.fuse] = states_and_gradients(network, dag, x)
+    for network.run in ("compiled", "eager"):
+        actual[network.run] = states_and_gradients(network, dag, x)
     assert actual[True]["h"].isnan().all()
     torch.testing.assert_close(actual[True], actual[False], equal_nan=True)

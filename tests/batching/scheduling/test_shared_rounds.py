@@ -46,16 +46,17 @@ Cells = Sequence[dict[str, Cell | list[Cell]]]
 
 def make(schema: Schema, passes: Sequence[Pass], cells: Cells) -> nn.ModuleDict:
     """An encoder and a network in float64."""
-    parts = {"encoder": FeatureEncoder(schema, SIZE), "network": Network(schema, passes, cells)}
+    parts = {
+        "encoder": FeatureEncoder(schema, SIZE),
+        "network": Network(schema, *zip(passes, cells, strict=True)),
+    }
     return nn.ModuleDict(parts).double()
 
 
-def run(
-    model: nn.ModuleDict, dag: TypedDAG, share: bool, engine: str = "fast"
-) -> dict[str, Tensor]:
+def run(model: nn.ModuleDict, dag: TypedDAG, share: bool, way: str = "auto") -> dict[str, Tensor]:
     """All fields, and the gradients of all parameters."""
     network = model["network"]
-    network.engine = engine
+    network.run = way
     schedule = build_schedule(dag, network.passes, share=share)
     states = network(Batch(dag, schedule), model["encoder"](dag, schedule.sources))
     outcome = {name: states[name] for name in sorted(states)}
@@ -69,13 +70,13 @@ def run(
 
 
 def check(model: nn.ModuleDict, dag: TypedDAG) -> None:
-    model["network"].fuse = None
-    want = run(model, dag, share=False, engine="reference")
-    for engine in ("fast", "autograd", "reference"):
-        got = run(model, dag, share=True, engine=engine)
+    model["network"].run = "auto"
+    want = run(model, dag, share=False, run="reference")
+    for way in ("auto", "eager", "reference"):
+        got = run(model, dag, share=True, way=way)
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
     network = model["network"]
-    network.fuse = True if all(isinstance(item, Rounds) for item in network.passes) else None
+    network.run = "compiled" if all(isinstance(item, Rounds) for item in network.passes) else None
     for share in (False, True):
         torch.testing.assert_close(run(model, dag, share), want, rtol=1e-9, atol=1e-9)
 

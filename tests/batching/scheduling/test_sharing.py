@@ -161,13 +161,13 @@ def model_of(name):
     torch.manual_seed(0)
     passes = PASSES[name]
     cells = [cells_for(item, index, passes[0]) for index, item in enumerate(passes)]
-    return Features().double(), Network(SCHEMA, passes, cells).double()
+    return Features().double(), Network(SCHEMA, *zip(passes, cells, strict=True)).double()
 
 
-def results(name, dag, engine, share):
+def results(name, dag, way, share):
     """States, and the gradients of all parameters, under a loss that treats every node apart."""
     features, network = model_of(name)
-    passes, network.engine = network.passes, engine
+    passes, network.run = network.passes, way
     features.zero_grad()
     network.zero_grad()
     batch = Batch(dag, build_schedule(dag, passes, share=share))
@@ -194,12 +194,12 @@ def test_equal_nodes_are_those_that_are_written_alike(seed):
     assert classes.first.tolist() == first
 
 
-@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("way", ["auto", "eager"])
 @pytest.mark.parametrize("name", PASSES)
-def test_sharing_changes_neither_values_nor_gradients(engine, name):
+def test_sharing_changes_neither_values_nor_gradients(way, name):
     dag = random_dag(5, 0)
     want = results(name, dag, "reference", share=False)
-    got = results(name, dag, engine, share=True)
+    got = results(name, dag, way, share=True)
     assert got.keys() == want.keys()
     for key, value in want.items():
         torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
@@ -210,7 +210,7 @@ def test_sharing_changes_neither_values_nor_gradients(engine, name):
 def test_the_quotient_gives_the_same_over_all_passes(name, seed, size):
     """Trees that are there twice, and others, so that classes have members in several graphs."""
     dag = collate([random_dag(3, seed, size), random_dag(2, seed + 1, size)] * 2)
-    got, want = (results(name, dag, "fast", share) for share in (True, False))
+    got, want = (results(name, dag, "auto", share) for share in (True, False))
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -328,11 +328,11 @@ class RandomBefore(WordCell):
 
 
 @pytest.mark.filterwarnings("ignore:RandomWord is not compiled")
-@pytest.mark.parametrize("engine", ["fast", "autograd"])
+@pytest.mark.parametrize("way", ["auto", "eager"])
 @pytest.mark.parametrize("cell", [RandomWord, RandomBefore])
-def test_a_cell_that_draws_random_numbers_is_refused(cell, engine):
+def test_a_cell_that_draws_random_numbers_is_refused(cell, way):
     dag = random_dag(3, 0)
-    network = Network(SCHEMA, [Up()], [{**tree_cells(), "word": cell()}], engine).double()
+    network = Network(SCHEMA, (Up(), {**tree_cells(), "word": cell()}), run=way).double()
     x = Features().double()(dag)
     with pytest.raises(EngineError, match=f"{cell.__name__}.*drew random numbers.*share=False"):
         network(Batch(dag, build_schedule(dag, [Up()], share=True)), x)
@@ -351,7 +351,7 @@ def test_a_cell_that_gathers_statistics_is_refused_in_training(name, base):
             return super().before(x)
 
     dag = random_dag(3, 0)
-    network = Network(SCHEMA, [Up()], [{**tree_cells(), name: Counting()}], "autograd").double()
+    network = Network(SCHEMA, (Up(), {**tree_cells(), name: Counting()}), run="eager").double()
     x, shared = Features().double()(dag), Batch(dag, build_schedule(dag, [Up()], share=True))
     with pytest.raises(EngineError, match=r"Counting changes its buffer 'calls'.*share=False"):
         network(shared, x)
@@ -362,7 +362,7 @@ def test_a_cell_that_gathers_statistics_is_refused_in_training(name, base):
 def test_the_gradient_of_x_falls_on_the_node_that_stands_for_others():
     dag = random_dag(3, 0)
     torch.manual_seed(0)
-    network = Network(SCHEMA, [Up()], [tree_cells()]).double()
+    network = Network(SCHEMA, (Up(), tree_cells())).double()
     features = Features().double()
     grads = []
     for share in (False, True):

@@ -30,7 +30,7 @@ def test_the_head_reads_the_readout_and_then_the_inputs(dag: Any) -> None:
     want = [model.readout(states, dag), columns["heat"].view(-1, 1), columns["counts"].float()]
     torch.testing.assert_close(model.rows(states, batch), torch.cat(want, dim=1))
     raw = model(batch)
-    model.network.engine = "reference"
+    model.network.run = "reference"
     torch.testing.assert_close(model(batch), raw, rtol=1e-4, atol=1e-4)
 
 

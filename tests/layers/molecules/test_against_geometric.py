@@ -181,7 +181,9 @@ def test_attentive_fp(rounds: int):
     dag, passes = molecules(), [Rounds("bond", 1)]
     if rounds > 1:
         passes.append(Rounds("bond", rounds - 1))
-    network = Network(dag.schema, passes, [{"atom": first}, {"atom": later}][: len(passes)])
+    network = Network(
+        dag.schema, *zip(passes, [{"atom": first}, {"atom": later}][: len(passes)], strict=True)
+    )
     x = features()
     states = network.double()(Batch(dag, build_schedule(dag, passes)), {"atom": x})
     assert set(network.execution.values()) == {"compiled (native)"}

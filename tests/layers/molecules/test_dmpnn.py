@@ -60,7 +60,9 @@ def ends(dag: TypedDAG) -> Ends:
 
 def make_network() -> tuple[DMPNNBondCell, DMPNNAtomCell, Network]:
     bond, atom = DMPNNBondCell(SIZE), DMPNNAtomCell(SIZE)
-    network = Network(molecules().schema, PASSES, [{"bond": bond}, {"atom": atom}])
+    network = Network(
+        molecules().schema, *zip(PASSES, [{"bond": bond}, {"atom": atom}], strict=True)
+    )
     return bond, atom, network.double()
 
 
@@ -104,7 +106,7 @@ def test_it_equals_the_equations_bond_by_bond():
 @pytest.mark.skipif(why_missing(torch.float64) is not None, reason="nothing can be compiled")
 def test_atoms_are_compiled_though_no_bond_is_in_the_batch():
     _, atom, network = make_network()
-    network.fuse = True  # an error unless all cells are compiled
+    network.run = "compiled"  # an error unless all cells are compiled
     dag = molecules(["C", "[Na+]"])
     x = random_x(dag)
     x["atom"].requires_grad_()

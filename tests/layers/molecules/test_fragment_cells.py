@@ -72,7 +72,7 @@ def make_model(dag: TypedDAG) -> GraphModel:
 def run(cells: list[dict[str, Cell]], passes: tuple[Up | Down, ...], x: Tensor) -> Tensor:
     """[num_nodes, SIZE] the states of ethanol with a junction more: `star`."""
     dag = star()
-    network = Network(dag.schema, passes, cells).double()
+    network = Network(dag.schema, *zip(passes, cells, strict=True)).double()
     features = {"atom": x[:4], "fragment": x[4:8], "molecule": x.new_zeros(1, 0)}
     states = network(Batch(dag, build_schedule(dag, passes)), features)
     return states["h"]

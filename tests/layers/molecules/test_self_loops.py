@@ -108,16 +108,12 @@ NAMES = ["gcn", "gat", "gatv2", "gat with bonds", "gatv2 with bonds"]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("share", [False, True])
-@pytest.mark.parametrize("engine", ["fast", "eager", "reference"])
-def test_self_loops_are_those_of_pytorch_geometric(name: str, share: bool, engine: str) -> None:
+@pytest.mark.parametrize("run", ["compiled", "eager", "reference"])
+def test_self_loops_are_those_of_pytorch_geometric(name: str, share: bool, run: str) -> None:
     cell, layer = pair(name)
     dag = graphs(3)
     passes = [Rounds("bond", ROUNDS)]
-    network = Network(
-        SCHEMA, passes, [{"atom": cell}],
-        engine="reference" if engine == "reference" else "fast",
-        fuse={"fast": True, "eager": False}.get(engine),
-    ).double()  # fmt: skip
+    network = Network(SCHEMA, (passes[0], {"atom": cell}), run=run).double()
     table = torch.randn(2, SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     table.requires_grad_()
     kind = dag.features("atom")["kind"]
@@ -146,7 +142,7 @@ def test_a_network_that_adds_no_loops_reads_those_of_the_data() -> None:
     copy(layer.eps, cell.update.epsilon)
     dag = graphs(5)
     passes = [Rounds("bond", 1)]
-    network = Network(SCHEMA, passes, [{"atom": cell}]).double()
+    network = Network(SCHEMA, (passes[0], {"atom": cell})).double()
     x = torch.randn(dag.num_nodes, SIZE, dtype=torch.float64)
     actual = network(Batch(dag, build_schedule(dag, passes)), {"atom": x})["h"]
     torch.testing.assert_close(actual, torch.relu(layer(x, edges(dag)[0])))
@@ -161,7 +157,7 @@ def test_a_node_with_a_loop_is_not_equal_to_one_with_a_neighbour_like_itself() -
     builder.finish()
     dag = builder.build()
     cell = GCNCell(SIZE).double()
-    network = Network(SCHEMA, [Rounds("bond", 1)], [{"atom": cell}]).double()
+    network = Network(SCHEMA, (Rounds("bond", 1), {"atom": cell})).double()
     x = torch.ones(3, SIZE, dtype=torch.float64)
     shared, alone = (
         network(Batch(dag, build_schedule(dag, network.passes, share=share)), {"atom": x})["h"]

@@ -14,12 +14,12 @@ SCHEMA = Schema((NodeType("word"),), relations=(EdgeType("across"),))
 PASSES = [Rounds("across", 1)]
 
 
-@pytest.mark.parametrize("fuse", [None, False])
-def test_a_word_is_compared_with_those_of_the_other_sentence(fuse: bool | None) -> None:
+@pytest.mark.parametrize("run", ["auto", "eager"])
+def test_a_word_is_compared_with_those_of_the_other_sentence(run: str) -> None:
     torch.manual_seed(0)
     cell = AlignmentCell(4, 4)
     torch.nn.init.normal_(cell.to_key.weight)
-    network = Network(SCHEMA, PASSES, [{"word": cell}], fuse=fuse).double()
+    network = Network(SCHEMA, (PASSES[0], {"word": cell}), run=run).double()
     graph = GraphBuilder(SCHEMA)
     for first, second in ((2, 3), (1, 1), (1, 0)):
         words = list(graph.nodes("word", first + second))

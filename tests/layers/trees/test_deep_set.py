@@ -24,7 +24,7 @@ def test_a_node_is_a_network_over_the_sum_of_its_children() -> None:
     graph.output(graph.node("list", [*digits, digits[0]]))
     graph.finish()
     dag, x = graph.build(), torch.randn(3, 4, dtype=torch.float64)
-    network = Network(SCHEMA, [Up()], [{"digit": leaf, "list": inner}], fuse=True).double()
+    network = Network(SCHEMA, (Up(), {"digit": leaf, "list": inner}), run="compiled").double()
     states = network(
         Batch(dag, build_schedule(dag, [Up()])), {"digit": x, "list": x.new_zeros(1, 0)}
     )

@@ -37,10 +37,12 @@ def random_trees() -> st.SearchStrategy[list[int]]:
     )
 
 
-def make_network(fuse: bool = True) -> Network:
+def make_network(run: str = "compiled") -> Network:
     torch.manual_seed(0)
     cells = [LabelCell(D, EDGES), InsideCell(D, D), OutsideCell(D, D)]
-    return Network(SCHEMA, PASSES, [{"word": cell} for cell in cells], fuse=fuse).double()
+    return Network(
+        SCHEMA, *zip(PASSES, [{"word": cell} for cell in cells], strict=True), run=run
+    ).double()
 
 
 NETWORK = make_network()

@@ -64,7 +64,7 @@ def check(
     schema: Schema, dag: TypedDAG, cells: list[dict[str, Cell]], rules: list[dict[str, Rule]]
 ) -> None:
     passes = [Up()] * len(cells)
-    network = Network(schema, passes, cells, fuse=True).double()
+    network = Network(schema, *zip(passes, cells, strict=True), run="compiled").double()
     generator = torch.Generator().manual_seed(0)
     x = {
         t.name: torch.randn(count, D, dtype=torch.float64, generator=generator)

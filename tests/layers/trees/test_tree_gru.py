@@ -15,7 +15,7 @@ def test_it_equals_the_equations():
     builder.output(builder.node("phrase", list(builder.nodes("word", 3))))
     builder.finish()
     dag, cell = builder.build(), TreeGRUCell(2, 4)
-    network = Network(schema, [Up()], [{"word": LeafCell(3, 4), "phrase": cell}])
+    network = Network(schema, (Up(), {"word": LeafCell(3, 4), "phrase": cell}))
     x = {"word": torch.randn(3, 3), "phrase": torch.randn(1, 2)}
     states = network(Batch(dag, build_schedule(dag, [Up()])), x)["h"]
     h = states[:3]

@@ -28,7 +28,7 @@ def test_child_sum_on_a_chain_equals_lstm(length):
     lstm = nn.LSTM(3, 4).double()
     copy_lstm(lstm, cell)
     dag = chain(schema, "token", "token", length - 1)
-    network = Network(schema, [Up()], [{"token": cell}])
+    network = Network(schema, (Up(), {"token": cell}))
     x = torch.randn(length, 3, dtype=torch.float64)
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     got = run(network, dag, {"token": mine})
@@ -70,7 +70,7 @@ def tree() -> TypedDAG:
 
 def test_leaves_and_pairs_equal_the_equations():
     leaf, pair = LeafLSTMCell(3, 4), NaryTreeLSTMCell(2, 4)
-    network = Network(SCHEMA, [Up()], [{"word": leaf, "pair": pair}])
+    network = Network(SCHEMA, (Up(), {"word": leaf, "pair": pair}))
     x = {"word": torch.randn(2, 3), "pair": torch.randn(1, 2)}
     got = run(network, tree(), x)
 
@@ -94,7 +94,7 @@ def test_child_sum_equals_the_equations():
     builder.output(builder.node("phrase", list(words)))
     builder.finish()
     cell = ChildSumTreeLSTMCell(2, 4)
-    network = Network(SCHEMA, [Up()], [{"word": LeafLSTMCell(3, 4), "phrase": cell}])
+    network = Network(SCHEMA, (Up(), {"word": LeafLSTMCell(3, 4), "phrase": cell}))
     x = {"word": torch.randn(3, 3), "phrase": torch.randn(1, 2)}
     got = run(network, builder.build(), x)
     h, c = got["h"][:3], got["c"][:3]
@@ -111,7 +111,7 @@ def test_an_absent_child_counts_for_nothing():
     builder.output(builder.node("pair", [builder.node("word"), None]))
     builder.finish()
     cell = NaryTreeLSTMCell(0, 4)
-    network = Network(SCHEMA, [Up()], [{"word": LeafLSTMCell(3, 4), "pair": cell}])
+    network = Network(SCHEMA, (Up(), {"word": LeafLSTMCell(3, 4), "pair": cell}))
     got = run(network, builder.build(), {"word": torch.randn(1, 3), "pair": torch.zeros(1, 0)})
     f, _, i, _, u = cell.from_h(torch.cat([got["h"][0], torch.zeros(4)])).chunk(5)
     want = i.sigmoid() * u.tanh() + f.sigmoid() * got["c"][0]

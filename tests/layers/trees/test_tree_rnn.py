@@ -20,7 +20,7 @@ def run(cell: Cell, x: Tensor) -> Tensor:
     builder.output(builder.node("triple", [words[1], None, words[0]]))
     builder.finish()
     dag = builder.build()
-    network = Network(SCHEMA, [Up()], [{"word": LeafCell(3, 4), "triple": cell}])
+    network = Network(SCHEMA, (Up(), {"word": LeafCell(3, 4), "triple": cell}))
     features = {"word": torch.randn(2, 3), "triple": x}
     return network(Batch(dag, build_schedule(dag, [Up()])), features)["h"]
 

@@ -22,7 +22,7 @@ from graphfold.layers import (
 )
 from graphfold.layers.heads.eval_rows import Predicted
 from graphfold.layers.heads.numbers import NumberHead
-from graphfold.layers.model import cells_as_they_are
+from graphfold.layers.model import eager_cells
 from graphfold.layers.uncertainty.ensemble import Ensemble, mixture
 
 NUMBERS = Schema(types=(NodeType("atom", 0),), graph_targets=(Column("a"), Column("b")))
@@ -168,9 +168,9 @@ def test_an_ensemble_is_its_members_side_by_side() -> None:
     losses = torch.stack([t.head.losses(t(batch), targets) for t in trees]).mean(0)
     torch.testing.assert_close(model.losses(raw, targets), losses)
     assert model.networks == [tree.network for tree in trees]
-    with cells_as_they_are(model):
-        assert {tree.network.fuse for tree in trees} == {False}
-    assert {tree.network.fuse for tree in trees} != {False}
+    with eager_cells(model):
+        assert {tree.network.run for tree in trees} == {"eager"}
+    assert {tree.network.run for tree in trees} != {"eager"}
     copied = copy.deepcopy(model)
     torch.testing.assert_close(copied(batch), raw)
     assert copied.head.layers is copied.members[0].head.layers

@@ -60,7 +60,7 @@ def test_an_inner_cell_can_be_overridden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "option"), [("gcn", "kernel=scatter"), ("block_tree_lstm", "backend=torch")]
+    ("model", "option"), [("gcn", "backend=scatter"), ("block_tree_lstm", "backend=torch")]
 )
 def test_options_of_a_model_s_class_need_no_sign(model: str, option: str) -> None:
     name, _, value = option.partition("=")
@@ -150,7 +150,7 @@ def test_a_key_is_suggested_that_is_spelt_alike(key: str, hint: str) -> None:
 
 def test_a_key_that_parts_share_is_an_argument_of_a_class_that_takes_it() -> None:
     shared = {"depth": 3, "hidden_size": 4, "dropout": 0.1}
-    model = {"_target_": "graphfold.layers.GraphModel", "fuse": None}
+    model = {"_target_": "graphfold.layers.GraphModel", "run": "auto"}
     assert own_options({**model, **shared}) == model
     cell = {"_target_": "graphfold.layers.BagCell", "hidden_size": 4}
     assert own_options({**cell, **shared}) == {**cell, "hidden_size": 4}

@@ -50,7 +50,7 @@ def test_a_decay_that_leaves_no_mean(decay: float) -> None:
 def test_a_run_validates_and_keeps_the_mean(corpora: Path, tmp_path: Path) -> None:
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += ["monitor=val/loss", f"data.root={corpora}"]
-    own += ["callbacks=average", "model.fuse=false"]
+    own += ["callbacks=average", "model.run=eager"]
     mean = train(tmp_path / "mean", *own, "trainer.max_epochs=1")
     with (mean / "metrics.csv").open() as file:
         (row,) = csv.DictReader(file)
@@ -69,7 +69,7 @@ def test_the_mean_of_weights_in_another_precision(
     """The mean has the precision of the weights, at least single precision."""
     own = ["experiment=sst_tree_lstm", "model.hidden_size=8", "data.batch_size=4"]
     own += [f"data.root={corpora}", f"trainer.precision={precision}"]
-    own += ["callbacks=average", "monitor=val/loss", "model.fuse=false"]
+    own += ["callbacks=average", "monitor=val/loss", "model.run=eager"]
     once = train(tmp_path / "once", *own, "trainer.max_epochs=1")
     state = torch.load(once / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     digits = torch.float64 if precision == "64-true" else torch.float32

@@ -67,7 +67,7 @@ def lines(text: str) -> list[str]:
 def test_training_and_verify_say_that_cells_are_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = train(tmp_path / "run", *listops("model.fuse=null"))
+    folder = train(tmp_path / "run", *listops("model.run=auto"))
     out, err = capsys.readouterr()
     assert lines(out) == ["cells: token, pair compiled (native)"]
     assert out.index("\ncells: ") < out.index("\nepoch 1/2")
@@ -84,7 +84,7 @@ def test_a_cell_that_is_not_compiled_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict_files, "SMALL_FILE", 10_000)
-    folder = train(tmp_path / "run", *listops("model.fuse=null"))
+    folder = train(tmp_path / "run", *listops("model.run=auto"))
     out, err = capsys.readouterr()
     (line,) = lines(out)
     way = r"cells: token compiled \(native\); pair as it is \(NaryTreeLSTMCell: .+\)"
@@ -109,26 +109,28 @@ def test_a_cell_that_is_not_compiled_is_named_once(
 
 @COMPILED
 @pytest.mark.usefixtures("stubborn")
-def test_fuse_true_demands_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_may_demand_compiled_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
-    words = listops("model.fuse=true", f"data.cache_dir={tmp_path}", f"hydra.run.dir={folder}")
+    words = listops("model.run=compiled", f"data.cache_dir={tmp_path}", f"hydra.run.dir={folder}")
     assert run("train", *words) == 2
     assert "NaryTreeLSTMCell is not compiled: " in capsys.readouterr().err
 
 
 @COMPILED
-def test_fuse_false_is_printed_without_a_warning(
+def test_eager_cells_are_printed_without_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(tmp_path / "run", *listops())
     out, err = capsys.readouterr()
-    assert lines(out) == ["cells: token, pair as it is (fuse=False)"]
+    assert lines(out) == ["cells: token, pair eager (run=eager)"]
     assert "compiled" not in err
 
 
 @COMPILED
 def test_a_model_shows_it(tmp_path: Path) -> None:
-    config = compose(listops("model.fuse=null", f"data.cache_dir={tmp_path}")).config
+    config = compose(listops("model.run=auto", f"data.cache_dir={tmp_path}")).config
     data = DataModule(**config.data)
     data.prepare()
     model = make_model(decide(config, data), data)
@@ -136,9 +138,9 @@ def test_a_model_shows_it(tmp_path: Path) -> None:
     model(model.plan(data.encoded("val")))
     assert "pair: NaryTreeLSTMCell -> h [8], c [8], compiled (native)" in repr(model)
     ran = {f"type {number}": "compiled (native)" for number in range(9)}
-    ran["odd"] = "as it is (it is\n  odd)"
+    ran["odd"] = "eager (it is\n  odd)"
     with mock.patch.object(Network, "execution", ran):
-        assert describe_execution(model) == "9 types compiled (native); odd as it is (it is odd)"
+        assert describe_execution(model) == "9 types compiled (native); odd eager (it is odd)"
 
 
 def model_and_data(*overrides: str) -> tuple[GraphModel, DataModule]:

@@ -46,7 +46,7 @@ def step(tmp_path_factory: pytest.TempPathFactory, corpora: Path) -> Step:
 
 
 COMPILED = ["experiment=sst_tree_lstm", "model.dropout=0.0"]
-SST = [*COMPILED, "model.fuse=false"]  # to compile takes longer than an epoch
+SST = [*COMPILED, "model.run=eager"]  # to compile takes longer than an epoch
 
 
 @pytest.mark.parametrize("reduction", ["per_graph", "per_node"])
@@ -175,7 +175,7 @@ def sparse(tmp_path: Path) -> tuple[str, ...]:
     """Overrides of trainings on `SPARSE`."""
     (tmp_path / "m.csv").write_text("\n".join(SPARSE) + "\n")
     return (
-        "data=smiles", "model=gcn", "model.hidden_size=6", "model.dropout=0.0", "model.fuse=false",
+        "data=smiles", "model=gcn", "model.hidden_size=6", "model.dropout=0.0", "model.run=eager",
         f"data.path={tmp_path}/m.csv", f"data.cache_dir={tmp_path}", "data.target_columns=[y,z]",
         "data.policy=depth", "model.cells.0._every_.norm=null",
     )  # fmt: skip

@@ -110,12 +110,12 @@ def molecules(folder: Path, *more: str) -> list[str]:
     table = write_molecules(folder / "m.csv")
     data = ["data=smiles", "model=dmpnn", f"data.path={table}", "data.target_columns=['a b']"]
     # The tiny molecules of a batch may have no bond at all; more of them together have.
-    return [*data, "model.hidden_size=8", "data.batch_size=15", "model.fuse=false", *more]
+    return [*data, "model.hidden_size=8", "data.batch_size=15", "model.run=eager", *more]
 
 
 def test_frozen_cells_are_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["freeze=[network.cells]", "trainer.max_epochs=1", "data.batch_size=40"]
-    train(tmp_path / "run", *molecules(tmp_path, *words, "model.fuse=null"))
+    train(tmp_path / "run", *molecules(tmp_path, *words, "model.run=auto"))
     assert "cells: bond, atom compiled" in capsys.readouterr().out
 
 

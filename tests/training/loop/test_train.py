@@ -354,7 +354,7 @@ def test_a_target_without_training_values_is_warned_of(
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-mixed"])
 def test_a_gpu_trains_and_goes_on(precision: str, tmp_path: Path) -> None:
-    words = listops("trainer.accelerator=gpu", f"trainer.precision={precision}", "model.fuse=false")
+    words = listops("trainer.accelerator=gpu", f"trainer.precision={precision}", "model.run=eager")
     words += ["deterministic=true", "lr_scheduler=constant", "callbacks=average"]
     whole = train(tmp_path / "whole", *words, "trainer.max_epochs=2")
     broken = train(tmp_path / "broken", *words, "trainer.max_epochs=1")

@@ -16,7 +16,7 @@ from training.tiny_runs import run, train, write_molecules
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     own = ["data=smiles", f"data.path={write_molecules(folder / 'm.csv')}", "model=dmpnn"]
-    own += ["data.target_columns=['a b']", "model.hidden_size=4", "model.fuse=false"]
+    own += ["data.target_columns=['a b']", "model.hidden_size=4", "model.run=eager"]
     return train(folder / "run", *own, "trainer.max_epochs=1", "data.num_workers=0")
 
 

@@ -11,7 +11,7 @@ from training.tiny_runs import bracket_tree, listops, run, train, write_molecule
 
 from graphfold.training.run.checkpoint import Checkpoint
 
-SMALL = ["model.fuse=false", "trainer.max_epochs=1"]
+SMALL = ["model.run=eager", "trainer.max_epochs=1"]
 MODEL = ["model.hidden_size=6", "model.encoder.size=5", *SMALL]
 
 #: Weights stay as they are at first.

@@ -17,15 +17,18 @@ from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.programs import Programs, WantedPrograms
 from graphfold.batching.engine.compiled.trial import PassTrial, Trial
 from graphfold.batching.engine.pass_inputs import PassInputs
-from graphfold.batching.kernels.segment import NATIVE, Kernel
+from graphfold.batching.kernels.segment import SCATTER
 from graphfold.errors import EngineError
 
 #: What runs programs, in the order in which they are asked whether they can.
 BACKENDS: Mapping[str, Backend] = {
     own.name: own for own in (NativeBackend(), TritonBackend(), TorchBackend())
 }
-#: The first that can.
+#: The first backend that can; and, of the ways to run cells, programs for all that can have them.
 AUTO = "auto"
+#: The ways to run cells, see `Network`.
+COMPILED, EAGER, REFERENCE = "compiled", "eager", "reference"
+RUNS = (AUTO, COMPILED, EAGER, REFERENCE)
 
 
 class Choice(NamedTuple):
@@ -35,7 +38,7 @@ class Choice(NamedTuple):
     why_not: Mapping[int, str]
 
     @staticmethod
-    def as_it_is(inputs: PassInputs, reason: str) -> Choice:
+    def eager(inputs: PassInputs, reason: str) -> Choice:
         """A choice of eager cells, all for one reason."""
         return Choice({}, dict.fromkeys(inputs.cells, reason))
 
@@ -56,7 +59,7 @@ class Choice(NamedTuple):
         if self.is_compiled:
             return f"compiled ({next(iter(self.compiled.values())).backend.name})"
         reason = self.why_not.get(op_type) or next(iter(self.why_not.values()), "")
-        return f"as it is ({reason})"
+        return f"eager ({reason})"
 
 
 _SAID: set[tuple[str, str]] = set()
@@ -69,7 +72,7 @@ def runs_first(device: torch.device, dtype: torch.dtype) -> str | None:
 
 def find_compiled(
     inputs: PassInputs,
-    fuse: bool | None,
+    run: str,
     backend: str,
     programs: Programs,
     trial: type[Trial] = PassTrial,
@@ -81,7 +84,7 @@ def find_compiled(
 
     Args:
         inputs: the pass.
-        fuse: True if each cell has to be compiled, False if none shall be.
+        run: `COMPILED` if each cell has to be compiled, `EAGER` if none shall be.
         backend: what runs programs, of `BACKENDS`; or the first that can.
         programs: remembers what was compiled for the pass.
         trial: how programs are tried; of rounds of message passing, see `RoundsInputs.as_pass`,
@@ -91,17 +94,17 @@ def find_compiled(
     Raises:
         EngineError: if a cell has to be compiled and cannot be, or if the backend cannot run here.
     """
-    reason = why_as_it_is(inputs.kernel, fuse)
+    reason = why_eager(run, backend)
     if reason is not None or not inputs.fields:
-        return Choice.as_it_is(inputs, reason or "no cell of the pass has fields")
+        return Choice.eager(inputs, reason or "no cell of the pass has fields")
     wanted = WantedPrograms(inputs, programs, trial)
     compiled, refused = _compile_by_any(wanted, backend)
-    reasons = {t: refuse(own.name, own.reason, fuse) for t, own in refused.items()}
+    reasons = {t: refuse(own.name, own.reason, run) for t, own in refused.items()}
     for op_type in _alone(inputs, compiled):
         reasons[op_type] = "a node alone has no variance"
         del compiled[op_type]
     if why_not is not None and not reasons and (reason := why_not(compiled)) is not None:
-        return Choice.as_it_is(inputs, refuse(_names(inputs), reason, fuse))
+        return Choice.eager(inputs, refuse(_names(inputs), reason, run))
     return Choice(compiled, reasons)
 
 
@@ -175,27 +178,27 @@ def _alone(inputs: PassInputs, compiled: Mapping[int, CompiledCell]) -> list[int
     ]
 
 
-def why_as_it_is(kernel: Kernel, fuse: bool | None) -> str | None:
+def why_eager(run: str, backend: str) -> str | None:
     """The reason why no cell is compiled here; None if cells may be.
 
     Args:
-        kernel: what adds up over children.
-        fuse: see `find_compiled`.
+        run: see `find_compiled`.
+        backend: see `find_compiled`.
 
     Raises:
         EngineError: if cells have to be compiled.
     """
-    if fuse is False:
-        return "fuse=False"
+    if run == EAGER:
+        return "run=eager"
     reason = None
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         reason = "autocast is on"
-    elif kernel is not NATIVE:
-        reason = "another kernel than 'native' is chosen for sums over children"
+    elif backend == SCATTER:
+        reason = "backend=scatter adds up over children"
     elif is_transformed():
         reason = "a transform of torch.func or forward-mode differentiation is on"
-    if fuse and reason is not None:
-        raise EngineError(f"fuse=True compiles every cell, but {reason}. Leave fuse out.")
+    if run == COMPILED and reason is not None:
+        raise EngineError(f"run=compiled compiles every cell, but {reason}. Use run=auto.")
     return reason
 
 
@@ -212,19 +215,19 @@ def _say_slower(name: str, reason: str, backend: Backend) -> None:
         )
 
 
-def refuse(name: str, reason: str, fuse: bool | None) -> str:
+def refuse(name: str, reason: str, run: str) -> str:
     """Says, and gives, the reason why a cell is not compiled."""
     message = f"{name} is not compiled: {reason}."
-    if fuse:
+    if run == COMPILED:
         raise EngineError(
-            f"{message} fuse=True demands that it is; with fuse=None (model.fuse=null) it runs as "
-            "it is, and slower."
+            f"{message} run=compiled demands that it is; with run=auto (model.run=auto) it runs "
+            "eager, and slower."
         )
     if (name, reason) not in _SAID:
         _SAID.add((name, reason))
         warnings.warn(
-            f"{message} It runs as it is, group by group, and slower; see docs/engine.md. "
-            "fuse=False (model.fuse=false) accepts that.",
+            f"{message} It runs eager, group by group, and slower; see docs/engine.md. "
+            "run=eager (model.run=eager) accepts that.",
             stacklevel=2,
         )
     return f"{name}: {reason}"

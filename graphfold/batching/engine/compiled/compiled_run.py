@@ -64,8 +64,8 @@ class _Pass(torch.autograd.Function):
         if torch.is_grad_enabled() or any(is_batched(grad) for grad in grads if grad is not None):
             raise EngineError(
                 "compiled cells cannot be differentiated twice (create_graph=True), nor for many "
-                "gradients at once (is_grads_batched=True, vectorize=True). Use engine=autograd "
-                "(model.engine=autograd)."
+                "gradients at once (is_grads_batched=True, vectorize=True). Use run=eager "
+                "(model.run=eager)."
             )
         run: CompiledPass = ctx.run
         if all(grad is None for grad in grads):  # a later pass took the states and read none

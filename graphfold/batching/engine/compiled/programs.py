@@ -226,8 +226,8 @@ def _kept_outside(cell: Cell) -> EngineError:
     """The error for a cell whose tensors are still somewhere when its attributes are put back."""
     return EngineError(
         f"{type(cell).__name__} keeps a tensor that it computes where the engine cannot take it "
-        "out again. Compute such tensors in __init__ and register them as buffers; fuse=False "
-        "(model.fuse=false) allows it."
+        "out again. Compute such tensors in __init__ and register them as buffers; run=eager "
+        "(model.run=eager) allows it."
     )
 
 

@@ -50,7 +50,7 @@ class Changeable(WordCell):
 @pytest.fixture
 def network() -> Network:
     torch.manual_seed(0)
-    return make_network(cells=[{**tree_cells(), "word": Changeable()}], fuse=True)
+    return make_network(cells=[{**tree_cells(), "word": Changeable()}], run="compiled")
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def assert_right(network: Network, dag: TypedDAG) -> dict[str, Tensor]:
     """Checks a compiled network against the plain engine."""
     dtype = next(network.parameters()).dtype
     x = {name: value.to(dtype) for name, value in make_x(dag).items()}
-    before = network.engine
-    network.engine = "autograd"
+    before = network.run
+    network.run = "eager"
     want = states_and_gradients(network, dag, x)
-    network.engine = before
+    network.run = before
     actual = states_and_gradients(network, dag, x)
     torch.testing.assert_close(actual, want)
     assert set(network.execution.values()) == {"compiled (native)"}
@@ -190,7 +190,7 @@ def test_a_cell_that_changes_all_the_time_gathers_no_programs(network, dag):
 def test_conversion_to_another_dtype(network):
     # Without the edges' column, which is float64.
     cells = {"word": word(network), "pair": PairCell()}
-    network = make_network(cells=[cells], fuse=True)
+    network = make_network(cells=[cells], run="compiled")
     dag = random_dag(1, 0, size=0)
     actual = [assert_right(network.to(dtype), dag)["h"] for dtype in (torch.float64, torch.float32)]
     assert [h.dtype for h in actual] == [torch.float64, torch.float32]
@@ -240,9 +240,9 @@ def test_inputs_that_change_between_batches(network, dag):
 
 
 @pytest.mark.parametrize("what", ["parameter", "input"])
-@pytest.mark.parametrize("fuse", [True, False])
-def test_a_change_in_place_before_backward_is_an_error(what, fuse, network, dag):
-    network.fuse = fuse
+@pytest.mark.parametrize("run", ["compiled", "eager"])
+def test_a_change_in_place_before_backward_is_an_error(what, run, network, dag):
+    network.run = run
     x = make_x(dag)
     loss = network(make_batch(dag, network), x)["h"].square().sum()
     with torch.no_grad():
@@ -257,4 +257,4 @@ def test_one_cell_in_two_passes_and_two_types(dag):
     passes = [Up(), Down()]
     cells = [{**tree_cells(), "phrase": cell}, dict.fromkeys(("word", "phrase"), cell)]
     torch.manual_seed(0)
-    assert_right(make_network(passes, cells, fuse=True), dag)
+    assert_right(make_network(passes, cells, run="compiled"), dag)

@@ -46,19 +46,19 @@ def networks(draw: st.DrawFn) -> Network:
     down = {name: draw(random_cells(None, DOWN_PARTS)) for name in ("word", "phrase")}
     for cell in (*up.values(), *down.values()):
         cell.parts[0].kind = draw(st.sampled_from(PARTS))
-    network = Network(SCHEMA, [Up(), Down()], [up, down], learned_absent=["h"]).double()
+    network = Network(SCHEMA, (Up(), up), (Down(), down), learned_absent=["h"]).double()
     nn.init.normal_(network.absent["h"])
     return network
 
 
 def assert_as_reference(network: Network, dag: TypedDAG, x: dict[str, Tensor], policy: str) -> None:
     """Checks cells against the reference, compiled (where possible) and eager."""
-    network.engine = "reference"
+    network.run = "reference"
     want = states_and_gradients(network, dag, x, policy)
-    network.engine = "fast"
-    for fuse in (True, False):
-        network.fuse = fuse
-        with suppress(EngineError if fuse else ()):
+    network.run = "auto"
+    for run in ("compiled", "eager"):
+        network.run = run
+        with suppress(EngineError if run == "compiled" else ()):
             actual = states_and_gradients(network, dag, x, policy)
             torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
@@ -107,7 +107,7 @@ def test_cells_of_any_width(size, k, dtype, dag, policy):
 
     torch.manual_seed(size + k)
     cells = {"word": Leaf(), "phrase": Inner(None), "pair": Inner(2)}
-    network = Network(SCHEMA, [Up()], [cells]).to(dtype)
+    network = Network(SCHEMA, (Up(), cells)).to(dtype)
     x = {name: value.to(dtype) for name, value in features(dag).items()}
     if dtype is torch.float32:
         assert_same_both_ways(network, dag, x, policy, rtol=2e-4)
@@ -116,7 +116,7 @@ def test_cells_of_any_width(size, k, dtype, dag, policy):
 
 
 def test_graphs_of_one_node_and_types_without_nodes():
-    network = make_network(fuse=True)
+    network = make_network(run="compiled")
     builder = GraphBuilder(network.schema)
     for _ in range(3):
         builder.output(builder.node("word"))
@@ -126,12 +126,12 @@ def test_graphs_of_one_node_and_types_without_nodes():
     for name, value in actual.items():
         if "phrase" in name or "pair" in name:
             assert not value.any()
-    network.engine = "reference"
+    network.run = "reference"
     torch.testing.assert_close(actual, states_and_gradients(network, dag, make_x(dag)))
 
 
 def test_one_child_of_thousands_of_parents():
-    network = make_network(fuse=True)
+    network = make_network(run="compiled")
     builder = GraphBuilder(network.schema)
     word = builder.node("word")
     for kind in ["pair", "phrase"] * 1500:
@@ -141,7 +141,7 @@ def test_one_child_of_thousands_of_parents():
     builder.finish()
     dag = builder.build()
     actual = states_and_gradients(network, dag, make_x(dag))
-    network.engine = "autograd"
+    network.run = "eager"
     want = states_and_gradients(network, dag, make_x(dag))
     torch.testing.assert_close(actual, want, rtol=1e-9, atol=1e-9)
 
@@ -153,8 +153,8 @@ def test_gradients_come_as_none_expanded_and_sparse():
     tensors = [*network.parameters(), x["word"], x["phrase"]]
     nodes = torch.tensor([3, 3, 30, 0])
     actual = []
-    for engine, fuse in (("reference", None), ("fast", True), ("fast", False)):
-        network.engine, network.fuse = engine, fuse
+    for run in ("reference", "compiled", "eager"):
+        network.run = run
         states = network(batch, x)
         losses = [
             states["h"].sum(),  # expanded, and none for c

@@ -124,9 +124,9 @@ def both(network: Network, reason: str) -> None:
     """Warned of once, right, and refused where compiling is demanded."""
     dag = random_dag(4, 0)
     x = make_x(dag)
-    network.engine = "autograd"
+    network.run = "eager"
     want = states_and_gradients(network, dag, x)
-    network.engine = "fast"
+    network.run = "auto"
     with pytest.warns(UserWarning, match=f"is not compiled: .*({reason})") as said:
         actual = states_and_gradients(network, dag, x)
     assert len(said) == 1
@@ -137,11 +137,11 @@ def both(network: Network, reason: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         states_and_gradients(network, dag, x)  # said once
-        network.fuse = False
+        network.run = "eager"
         actual = states_and_gradients(network, dag, x)
     torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
-    assert set(network.execution.values()) == {"as it is (fuse=False)"}
-    network.fuse = True
+    assert set(network.execution.values()) == {"eager (run=eager)"}
+    network.run = "compiled"
     with pytest.raises(EngineError, match=f"is not compiled: .*({reason})"):
         network(make_batch(dag, network), x)
 
@@ -154,13 +154,16 @@ def test_it_runs_as_it_is(name):
 
 def test_dropout():
     cell = Odd(lambda cell, h: F.dropout(h, 0.5, cell.training))
-    dag, network = random_dag(4, 0), make_network(cells=[{**tree_cells(), "word": cell}], fuse=True)
+    dag, network = (
+        random_dag(4, 0),
+        make_network(cells=[{**tree_cells(), "word": cell}], run="compiled"),
+    )
     x = make_x(dag)
     with pytest.raises(EngineError, match="Odd is not compiled: it draws random numbers"):
         network(make_batch(dag, network), x)
     network.eval()
     actual = states_and_gradients(network, dag, x)
-    network.engine = "autograd"
+    network.run = "eager"
     torch.testing.assert_close(actual, states_and_gradients(network, dag, x))
 
 
@@ -192,24 +195,24 @@ def test_where_edges_lead():
 def test_half_precision(dtype):
     dag = random_dag(2, 0)
     cells = {"word": WordCell()}
-    network = Network(SCHEMA, [Up()], [cells]).to(dtype)
+    network = Network(SCHEMA, (Up(), cells)).to(dtype)
     x = {"word": make_x(dag)["word"].detach().to(dtype)}
     with pytest.warns(UserWarning, match="native code computes float32 and float64, not"):
         actual = network(make_batch(dag, network), x)["h"]
     assert actual.dtype == dtype
     assert network.execution == {"word": "compiled (torch)"}
-    network.fuse = False
+    network.run = "eager"
     want = network(make_batch(dag, network), x)["h"]
     torch.testing.assert_close(actual, want, rtol=1e-2, atol=1e-2)
 
 
 def test_more_than_three_dimensions():
-    network = make_network(cells=[{**tree_cells(), "word": Odd(in_four)}], fuse=True)
+    network = make_network(cells=[{**tree_cells(), "word": Odd(in_four)}], run="compiled")
     dag = random_dag(4, 0)
     with pytest.warns(UserWarning, match="Odd does not run as native code: it has tensors of more"):
         actual = states_and_gradients(network, dag, make_x(dag))
     assert network.execution["word"] == "compiled (torch)"
-    network.engine = "autograd"
+    network.run = "eager"
     want = states_and_gradients(network, dag, make_x(dag))
     torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
 
@@ -236,20 +239,20 @@ def test_transforms_of_torch_func():
     one = torch.ones_like(x["word"])
     _, slope = torch.func.jvp(loss, (x["word"].detach(),), (one,))
     torch.testing.assert_close(slope, want.sum())
-    network.fuse = True
+    network.run = "compiled"
     with pytest.raises(EngineError, match="transform"):
         torch.func.grad(loss)(x["word"].detach())
 
 
 def test_parameters_of_functional_call():
-    dag, network = random_dag(3, 0), make_network(fuse=True)
+    dag, network = random_dag(3, 0), make_network(run="compiled")
     batch, x = make_batch(dag, network), make_x(dag)
     want = network(batch, x)["h"]
     doubled = {name: 2 * value.detach() for name, value in network.named_parameters()}
     actual = torch.func.functional_call(network, doubled, (batch, x))["h"]
     assert not torch.equal(actual, want)
     torch.testing.assert_close(network(batch, x)["h"], want, rtol=0, atol=0)
-    network.engine = "autograd"
+    network.run = "eager"
     torch.testing.assert_close(
         torch.func.functional_call(network, doubled, (batch, x))["h"], actual
     )
@@ -257,7 +260,7 @@ def test_parameters_of_functional_call():
 
 def test_another_kernel_has_no_programs():
     pytest.importorskip("torch_scatter", reason="torch-scatter is not installed")
-    dag, network = random_dag(3, 0), make_network(kernel="scatter", fuse=True)
+    dag, network = random_dag(3, 0), make_network(backend="scatter", run="compiled")
     with pytest.raises(EngineError, match="another kernel than 'native'"):
         network(make_batch(dag, network), make_x(dag))
 
@@ -265,12 +268,12 @@ def test_another_kernel_has_no_programs():
 def test_rounds_under_autocast_are_not_compiled():
     schema = bond_schema()
     dag, passes = chain(schema, "atom", "atom", 4), [Rounds("bond", 2)]
-    network = Network(schema, passes, [{"atom": GCNCell(SIZE)}])
+    network = Network(schema, (passes[0], {"atom": GCNCell(SIZE)}))
     batch, x = Batch(dag, build_schedule(dag, passes)), {"atom": torch.randn(5, SIZE)}
     with torch.autocast("cpu"):
         network(batch, x)
-        assert network.execution == {"atom": "as it is (autocast is on)"}
-        network.fuse = True
+        assert network.execution == {"atom": "eager (autocast is on)"}
+        network.run = "compiled"
         with pytest.raises(EngineError, match="autocast is on"):
             network(batch, x)
 
@@ -306,10 +309,13 @@ def test_the_warning_says_whether_results_depend_on_the_batch(change, where, mon
             return {"h": own(super().forward(x, children)["h"])}
 
     passes = [Rounds("bond", 2)] if where == "rounds" else [Up()]
-    network, schema = Network(bond_schema(), passes, [{"atom": Changed(SIZE)}]), bond_schema()
+    network, schema = (
+        Network(bond_schema(), (passes[0], {"atom": Changed(SIZE)})),
+        bond_schema(),
+    )
     if where == "up":
         kind = type("Leaf", (Odd,), {"arity": 0})
-        network = Network(schema, passes, [{"atom": kind(lambda cell, h: own(h))}])
+        network = Network(schema, (passes[0], {"atom": kind(lambda cell, h: own(h))}))
     builder = GraphBuilder(schema)
     for _ in range(3):
         builder.node("atom")

@@ -51,6 +51,6 @@ class ProductCell(RowsCell):
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_they_equal_plain_operations(cell, rounds, dag):
     torch.manual_seed(0)
-    network = Network(SCHEMA, [Rounds("bond", rounds)], [{"atom": cell()}]).double()
+    network = Network(SCHEMA, (Rounds("bond", rounds), {"atom": cell()})).double()
     x = torch.randn(dag.num_nodes, SIZE, dtype=torch.float64)
     assert_same_both_ways(network, dag, {"atom": x})

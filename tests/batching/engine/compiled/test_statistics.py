@@ -60,8 +60,8 @@ def both_ways(cells: list[Cell]) -> list[Network]:
     """A network of compiled cells and one of eager cells, in float64."""
     passes = [Rounds("bond", len(cells))]
     networks = [
-        Network(SCHEMA, passes, [{"atom": copy.deepcopy(cells)}], fuse=fuse)
-        for fuse in (True, False)
+        Network(SCHEMA, (passes[0], {"atom": copy.deepcopy(cells)}), run=run)
+        for run in ("compiled", "eager")
     ]
     return [network.double().train() for network in networks]
 
@@ -131,8 +131,8 @@ def test_without_gradients_statistics_are_kept_all_the_same():
     torch.manual_seed(0)
     cell, dag, x = GCNCell(SIZE, norm="batch"), many(), torch.randn(700, SIZE)
     actual = []
-    for fuse in (True, False):
-        network = Network(SCHEMA, [Rounds("bond", 2)], [{"atom": copy.deepcopy(cell)}], fuse=fuse)
+    for run in ("compiled", "eager"):
+        network = Network(SCHEMA, (Rounds("bond", 2), {"atom": copy.deepcopy(cell)}), run=run)
         with torch.no_grad():
             state = network(Batch(dag, build_schedule(dag, [Rounds("bond", 2)])), {"atom": x})["h"]
         actual.append({"state": state, **dict(network.named_buffers())})
@@ -142,9 +142,8 @@ def test_without_gradients_statistics_are_kept_all_the_same():
 def test_a_momentum_that_counts_batches_is_not_compiled():
     network = Network(
         SCHEMA,
-        [Rounds("bond", 1)],
-        [{"atom": NormCell(nn.BatchNorm1d(SIZE, momentum=None))}],
-        fuse=True,
+        (Rounds("bond", 1), {"atom": NormCell(nn.BatchNorm1d(SIZE, momentum=None))}),
+        run="compiled",
     )
     with pytest.raises(EngineError, match="reads how often it has been called"):
         train(network, many(), torch.randn(700, SIZE))
@@ -155,7 +154,7 @@ def test_a_normalisation_that_cannot_be_copied_runs_as_it_is():
         def __deepcopy__(self, memo):
             raise TypeError("there is one of these")
 
-    network = Network(SCHEMA, [Rounds("bond", 1)], [{"atom": NormCell(Own(SIZE))}])
+    network = Network(SCHEMA, (Rounds("bond", 1), {"atom": NormCell(Own(SIZE))}))
     batch = Batch(many(), build_schedule(many(), [Rounds("bond", 1)]))
     with pytest.warns(UserWarning, match="no copy of it can be tried"):
         assert network(batch, {"atom": torch.randn(700, SIZE)})["h"].shape == (700, SIZE)

@@ -32,7 +32,7 @@ def at_once(work: Callable[[int], object]) -> list[object]:
 def up_and_down(dtype: torch.dtype = torch.float64) -> Network:
     torch.manual_seed(0)
     down = dict.fromkeys(("word", "phrase", "pair"), PhraseCell())
-    return make_network([Up(), Down()], [tree_cells(), down], fuse=True).to(dtype)
+    return make_network([Up(), Down()], [tree_cells(), down], run="compiled").to(dtype)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -51,7 +51,7 @@ def test_two_threads_give_the_numbers_of_one(seed):
 def test_many_threads_compile_and_read_one_network():
     dags = [random_dag(5, seed) for seed in range(NUM_THREADS)]
     plain = up_and_down()
-    plain.engine = "autograd"
+    plain.run = "eager"
 
     def predict(network: Network, number: int) -> Tensor:
         with torch.no_grad():

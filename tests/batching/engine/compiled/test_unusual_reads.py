@@ -34,10 +34,10 @@ def assert_unusual_reads(network: Network, dag: TypedDAG) -> None:
     """Every engine gives the reference's numbers, also after the buffers have changed."""
     x = features(dag)
     for _ in range(2):
-        network.engine, network.fuse = "reference", None
+        network.run = "reference"
         want = states_and_gradients(network, dag, x)
-        for engine, fuse in (("fast", None), ("fast", False), ("autograd", None)):
-            network.engine, network.fuse = engine, fuse
+        for way in ("auto", "eager"):
+            network.run = way
             actual = states_and_gradients(network, dag, x)
             torch.testing.assert_close(actual, want, rtol=1e-10, atol=1e-10)
         for part in parts_of(network):
@@ -56,7 +56,7 @@ def unusual_networks(draw: st.DrawFn) -> Network:
     down = {name: draw(random_cells(None, down_parts)) for name in ("word", "phrase")}
     for cell in (*up.values(), *down.values()):
         cell.parts[0].kind = draw(st.sampled_from((*PARTS, *UNUSUAL_OWN)))
-    return Network(SCHEMA, [Up(), Down()], [up, down]).double()
+    return Network(SCHEMA, (Up(), up), (Down(), down)).double()
 
 
 @pytest.mark.filterwarnings("ignore:.* is not compiled")
@@ -79,9 +79,9 @@ def test_an_unusual_read(kind):
 
     up = {"word": cell("plain", 0), "phrase": cell("sum", None), "pair": cell("sum", 2)}
     down = {name: cell(kind, None) for name in ("word", "phrase")}
-    network = Network(SCHEMA, [Up(), Down()], [up, down]).double()
+    network = Network(SCHEMA, (Up(), up), (Down(), down)).double()
     assert_unusual_reads(network, full())
-    network.engine, network.fuse = "fast", None
+    network.run = "auto"
     states_and_gradients(network, full(), features(full()))
     is_compiled = network.execution["word"].startswith("compiled (")
     assert is_compiled == (kind in COMPILED), network.execution

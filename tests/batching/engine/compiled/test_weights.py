@@ -45,7 +45,7 @@ class NodeCell(Cell):
         return {"h": torch.tanh(self.linear(children.stack("h").flatten(1)) @ self.weight)}
 
 
-def gradients(size: int, fuse: bool) -> list[Tensor]:
+def gradients(size: int, run: str) -> list[Tensor]:
     torch.manual_seed(0)
     builder = GraphBuilder(SCHEMA)
     for num_leaves in (2, 5, 40):
@@ -56,7 +56,7 @@ def gradients(size: int, fuse: bool) -> list[Tensor]:
         builder.finish()
     dag = builder.build()
     cells = {"leaf": LeafCell(size), "node": NodeCell(size)}
-    network = Network(SCHEMA, [Up()], [cells], fuse=fuse)
+    network = Network(SCHEMA, (Up(), cells), run=run)
     x = torch.randn(dag.num_nodes_by_type[0], size, requires_grad=True)
     nothing = torch.empty(dag.num_nodes_by_type[1], 0)
     states = network(Batch(dag, build_schedule(dag, [Up()])), {"leaf": x, "node": nothing})
@@ -66,8 +66,8 @@ def gradients(size: int, fuse: bool) -> list[Tensor]:
 
 @pytest.mark.parametrize("size", [16, 24, 32, 48])
 def test_weights_as_they_lie_give_the_bits_of_packed_ones(size, monkeypatch):
-    actual = gradients(size, fuse=True)
+    actual = gradients(size, run="compiled")
     monkeypatch.setattr(memory, "FEW_TO_PACK", 0)
-    assert all(map(torch.equal, actual, gradients(size, fuse=True)))
-    for ours, want in zip(actual, gradients(size, fuse=False), strict=True):
+    assert all(map(torch.equal, actual, gradients(size, run="compiled")))
+    for ours, want in zip(actual, gradients(size, run="eager"), strict=True):
         torch.testing.assert_close(ours, want, rtol=1e-4, atol=1e-5)
