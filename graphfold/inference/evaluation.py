@@ -21,6 +21,7 @@ from graphfold.errors import ConfigError, DataError
 from graphfold.files import check_output, write_json
 from graphfold.inference.input_files import is_piped, readable, shown_name
 from graphfold.layers.heads.eval_rows import EvalRows
+from graphfold.layers.heads.output_column import read_columns
 from graphfold.layers.model import Model, eager_cells
 from graphfold.layers.uncertainty.calibration import (
     fit_calibration,
@@ -141,8 +142,7 @@ def _rehearse(config: TrainingConfig, model: Model, data: DataModule) -> None:
             parts = tuple(dict.fromkeys((*parts, *calibration.adds)))
             rows = replace(rows, prediction=calibration(rows.prediction))
         HeadMetrics.of(head, config.metrics, config.loss["reduction"], parts)(rows)
-        for column in head.output_columns(parts):
-            column.values(rows.prediction)
+        read_columns(head.output_columns(parts), rows.prediction)
         head.measured_values(rows.target)
         if is_first():  # only this process draws the report; matplotlib takes long to load
             head.plot(rows)

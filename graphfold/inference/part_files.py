@@ -20,7 +20,7 @@ from graphfold.inference.prediction import MOST_CLASSES, node_texts
 from graphfold.inference.writers import text_output
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import EvalRows
-from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers
+from graphfold.layers.heads.output_column import VALUE, OutputColumn, read_columns
 from graphfold.training.run.trained import TrainedModel
 
 #: The first columns of both files: the part and the place of a record.
@@ -132,7 +132,7 @@ def _shown_columns(trained: TrainedModel) -> list[OutputColumn]:
     if num_labels <= MOST_CLASSES * len(trained.head.targets):
         return columns
     first, *others = [column for column in columns if column.label is None]
-    best = OutputColumn(first.target, "prob", float, lambda p: finite_numbers(p.value.amax(1)))
+    best = OutputColumn(first.target, "prob", float, lambda p: p.value.amax(1))
     return [first, best, *others]
 
 
@@ -158,7 +158,7 @@ def _cells(
             rows.graph[chunk].tolist(),
             prediction.value.isfinite().flatten(1).all(1).tolist(),
             head.measured_values(target),
-            zip(*(column.values(prediction) for column in columns), strict=True),
+            zip(*read_columns(columns, prediction), strict=True),
             strict=True,
         )
         for row, graph, is_finite, measured, values in facts:

@@ -16,7 +16,12 @@ from graphfold.datasets.predicted_nodes import PredictedNodes
 from graphfold.errors import ConfigError, ellipsis
 from graphfold.layers import Head
 from graphfold.layers.heads.eval_rows import Predicted
-from graphfold.layers.heads.output_column import OutputColumn, TargetPrediction, by_target
+from graphfold.layers.heads.output_column import (
+    OutputColumn,
+    TargetPrediction,
+    by_target,
+    read_columns,
+)
 
 #: The most classes with a probability in the JSON of a node: the likeliest ones.
 MOST_CLASSES = 50
@@ -96,7 +101,7 @@ def describe(
     """
     columns = head.output_columns() if columns is None else columns
     lines, failed = dag.origin[:, 1].tolist(), _failed(dag, head, predicted)
-    rows = list(zip(*(column.values(predicted) for column in columns), strict=True))
+    rows, sort = list(zip(*read_columns(columns, predicted), strict=True)), by_target(columns)
     added_in = {} if added is None else _numbers_within_graphs(dag, added)
     if head.level == "graph":
         for graph, (line, row) in enumerate(zip(lines, rows, strict=True)):
@@ -104,7 +109,7 @@ def describe(
                 yield Prediction(line, _NOT_FINITE)
                 continue
             left_out = added_in.get(graph, frozenset())
-            yield Prediction(line, "", by_target(columns, row), None, [row], left_out)
+            yield Prediction(line, "", sort(row), None, [row], left_out)
         return
     outputs, output_ptr = dag.output_index.tolist(), dag.output_ptr.tolist()
     node_ptr, all_facts = dag.node_ptr.tolist(), node_facts(dag)
@@ -119,7 +124,7 @@ def describe(
             yield Prediction(line, _NOT_FINITE)
             continue
         row_of = dict(zip(all_nodes[own], rows[own], strict=True))
-        targets_of = {node: by_target(columns, row) for node, row in row_of.items()}
+        targets_of = {node: sort(row) for node, row in row_of.items()}
         roots = outputs[output_ptr[graph] : output_ptr[graph + 1]]
         root = targets_of[roots[0]] if len(roots) == 1 else {}
         left_out = added_in.get(graph, frozenset())

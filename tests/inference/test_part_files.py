@@ -148,11 +148,11 @@ def test_labelled_nodes_have_a_line_each(trees):
 def test_the_file_is_whole_or_not_there(numbers, tmp_path, monkeypatch):
     """A head that fails in the midst leaves what was there, and nothing beside it."""
 
-    def broken(numbers: object) -> object:
+    def broken(*_: object) -> object:
         raise RuntimeError("in the midst")
 
     before = (numbers / "predictions.csv").read_bytes()
-    monkeypatch.setattr("graphfold.layers.heads.output_column.finite_numbers", broken)
+    monkeypatch.setattr("graphfold.inference.part_files.read_columns", broken)
     assert run("train", f"resume={numbers}") == 1
     assert (numbers / "predictions.csv").read_bytes() == before
     assert not list(numbers.glob(".*.tmp"))

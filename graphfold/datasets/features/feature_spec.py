@@ -350,13 +350,16 @@ class FeatureSpec:
 
     def _with_ids(self, space: str, rows: Rows) -> Rows:
         """A type of nodes or edges with ids in place of strings, and with features of words."""
+        has_words = self.words is not None and space == f"type:{self.words.type_name}"
+        if not has_words and all(key[0] != space for key in self.vocabularies):
+            return rows
         features = []
         for column in rows.features:
             vocabulary = self.vocabularies.get((space, column.name))
             if vocabulary is not None:
                 column = Column(column.name, "int64", column.shape, size=len(vocabulary))
             features.append(column)
-        if self.words is not None and space == f"type:{self.words.type_name}":
+        if self.words is not None and has_words:
             features += self.words.columns
         return replace(rows, features=tuple(features))
 

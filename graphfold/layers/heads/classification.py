@@ -13,7 +13,7 @@ from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError
 from graphfold.layers.heads.eval_rows import EvalRows, MetricInputs, Predicted
 from graphfold.layers.heads.head import Head, mlp
-from graphfold.layers.heads.output_column import VALUE, OutputColumn, finite_numbers, likeliest
+from graphfold.layers.heads.output_column import VALUE, OutputColumn, likeliest
 from graphfold.layers.heads.targets import class_weights_of
 from graphfold.metrics import confusion_matrix
 
@@ -145,11 +145,11 @@ class ClassHead(Head):
     def part_column(self, part: str, number: int) -> OutputColumn:
         """The column of a part, such as "std", of the likeliest class."""
 
-        def values(predicted: Predicted) -> list[Any]:
+        def read(predicted: Predicted) -> Tensor:
             best = predicted.value.argmax(1, keepdim=True)
-            return finite_numbers(predicted.parts[part].gather(1, best).squeeze(1))
+            return predicted.parts[part].gather(1, best).squeeze(1)
 
-        return OutputColumn(self.targets[0], part, float, values)
+        return OutputColumn(self.targets[0], part, float, read)
 
     def measured_values(self, targets: Tensor) -> list[dict[str, Any]]:
         labels, name = self.labels(self.columns[0]), self.targets[0]
@@ -374,6 +374,4 @@ def _probability(target: str, number: int, label: Any) -> OutputColumn:
 
 def _column(target: str, label: Any, probability: Callable[[Predicted], Tensor]) -> OutputColumn:
     """The column of the probability of a class."""
-    return OutputColumn(
-        target, f"prob_{label}", float, lambda p: finite_numbers(probability(p)), label
-    )
+    return OutputColumn(target, f"prob_{label}", float, probability, label)

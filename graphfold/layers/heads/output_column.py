@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,14 +27,14 @@ class OutputColumn:
         target: the name of the target.
         part: "pred" for its value, "prob_CLASS", or the name of another part, such as "std".
         type: the type of its values: float, int or str.
-        values: from predictions to one plain value for each row; None for a missing value.
+        read: from predictions to [num_rows] numbers, or to a list of one plain value for each row.
         label: the class of a probability; None for other columns.
     """
 
     target: str
     part: str
     type: type
-    values: Callable[[Predicted], list[Any]]
+    read: Callable[[Predicted], Tensor | list[Any]]
     label: Any = None
 
     @property
@@ -42,28 +42,44 @@ class OutputColumn:
         """The name in a table, such as `logS_pred`."""
         return f"{self.target}_{self.part}"
 
+    def values(self, predicted: Predicted) -> list[Any]:
+        """One plain value for each row; None for a missing value."""
+        return read_columns([self], predicted)[0]
+
+
+def read_columns(columns: Sequence[OutputColumn], predicted: Predicted) -> list[list[Any]]:
+    """The values of columns, [num_rows] each; None for missing values.
+
+    All numbers are rounded at once: column by column it would take longer than to compute the few
+    rows of a single record.
+    """
+    read = [column.read(predicted) for column in columns]
+    numbers = [values.double() for values in read if isinstance(values, Tensor)]
+    rounded = iter(_finite_numbers(torch.stack(numbers)) if numbers else ())
+    return [next(rounded) if isinstance(values, Tensor) else values for values in read]
+
 
 def value_column(target: str, number: int) -> OutputColumn:
     """The column of the predicted numbers of a target, the `number`-th one."""
-    return OutputColumn(target, VALUE, float, lambda p: finite_numbers(p.value[:, number]))
+    return OutputColumn(target, VALUE, float, lambda p: p.value[:, number])
 
 
 def part_column(target: str, part: str, number: int) -> OutputColumn:
     """The column of a part of the predictions of a target, the `number`-th one."""
     if part == "limit":
         return OutputColumn(target, part, str, lambda p: _limits(p.parts[part][:, number]))
-    return OutputColumn(target, part, float, lambda p: finite_numbers(p.parts[part][:, number]))
+    return OutputColumn(target, part, float, lambda p: p.parts[part][:, number])
 
 
 def _limits(sides: Tensor) -> list[Any]:
     return [LIMITS[int(side)] for side in sides.tolist()]
 
 
-def finite_numbers(numbers: Tensor) -> list[float | None]:
-    """[num_rows] numbers, rounded to seven digits; None for NaN and infinities."""
-    rounded: list[float | None] = seven_digits(numbers)
-    for row in (~numbers.isfinite()).nonzero().flatten().tolist():
-        rounded[row] = None
+def _finite_numbers(numbers: Tensor) -> list[list[Any]]:
+    """[num_columns, num_rows] numbers, rounded to seven digits; None for NaN and infinities."""
+    rounded = seven_digits(numbers)
+    for column, row in (~numbers.isfinite()).nonzero().tolist():
+        rounded[column][row] = None
     return rounded
 
 
@@ -96,19 +112,35 @@ class TargetPrediction:
 
 
 def by_target(
-    columns: Sequence[OutputColumn], cells: Sequence[Any]
-) -> Mapping[str, TargetPrediction]:
-    """The cells of one row, by target."""
-    predictions: dict[str, TargetPrediction] = {}
-    for column, cell in zip(columns, cells, strict=True):
-        prediction = predictions.setdefault(column.target, TargetPrediction())
+    columns: Sequence[OutputColumn],
+) -> Callable[[Sequence[Any]], dict[str, TargetPrediction]]:
+    """A function that sorts the cells of a row, one for each column, by target."""
+    values: dict[str, int] = {}
+    probabilities: dict[str, list[tuple[Any, int]]] = {}
+    extra: dict[str, list[tuple[str, int]]] = {}
+    for place, column in enumerate(columns):
         if column.part == VALUE:
-            prediction.value = cell
+            values[column.target] = place
         elif column.label is not None:
-            prediction.probabilities[column.label] = cell
+            probabilities.setdefault(column.target, []).append((column.label, place))
         else:
-            prediction.extra[column.part] = cell
-    return predictions
+            extra.setdefault(column.target, []).append((column.part, place))
+    targets = [
+        (name, place, probabilities.get(name, ()), extra.get(name, ()))
+        for name, place in values.items()
+    ]
+
+    def sort(cells: Sequence[Any]) -> dict[str, TargetPrediction]:
+        return {
+            name: TargetPrediction(
+                cells[place],
+                {label: cells[other] for label, other in classes},
+                {part: cells[other] for part, other in parts},
+            )
+            for name, place, classes, parts in targets
+        }
+
+    return sort
 
 
 def likeliest(labels: Sequence[Any], probabilities: Tensor) -> list[Any]:

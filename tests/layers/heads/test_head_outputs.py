@@ -96,7 +96,7 @@ def test_columns_say_their_types_and_targets(head: Head) -> None:
     for column in head.output_columns():
         assert type(column.values(predicted)[0]) is column.type
         assert column.values(predicted[:0]) == []
-    told = by_target(head.output_columns(), [c.values(predicted)[0] for c in head.output_columns()])
+    told = by_target(head.output_columns())([c.values(predicted)[0] for c in head.output_columns()])
     assert [*told] == [*head.targets]
     for column, one in zip(head.columns, told.values(), strict=True):
         assert [*one.probabilities] == [*head.labels(column)]
