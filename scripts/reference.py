@@ -1,7 +1,7 @@
 """Writes the public names and the first lines of their docstrings on the pages of docs/reference.
 
 A name that is on no page goes behind the last name of its folder; whoever finds a better place
-moves the line, and it stays there.
+moves the line, and it stays there. A name whose object is gone goes.
 
 python scripts/reference.py
 """
@@ -54,6 +54,15 @@ def find(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def exists(name: str) -> bool:
+    """True if a name on a page still has an object."""
+    try:
+        find(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
 def folder(name: str) -> str:
     """The package in whose modules an object is defined; a constant has none."""
     return str(getattr(find(name), "__module__", "")).rpartition(".")[0]
@@ -69,13 +78,14 @@ def described(line: str) -> str:
 
 
 def described_block(block: re.Match[str]) -> str:
-    """A block of a page with all its lines renewed."""
-    return "\n".join(["```{reference}", *map(described, block[1].splitlines()), "```"])
+    """A block of a page with all its lines renewed, without those whose objects are gone."""
+    lines = [line for line in block[1].splitlines() if exists(line.split()[0])]
+    return "\n".join(["```{reference}", *map(described, lines), "```"])
 
 
 def renewed(pages: Sequence[str]) -> list[str]:
     """The pages with every public name and today's docstrings."""
-    names = listed_names(pages)
+    names = list(filter(exists, listed_names(pages)))
     for name in public_names():
         if name in names:
             continue

@@ -29,7 +29,7 @@ HOMES = {
     "hydra": ("training", "search.py", "commands/train.py"),
     "omegaconf": ("training", "commands/train.py"),
     "torch_scatter": ("batching",),
-    "torch_geometric": ("dag/pyg.py",),
+    "torch_geometric": ("dag/pyg.py", "dag/hetero.py"),
 }
 
 #: What a command that prints its help has no time to import.

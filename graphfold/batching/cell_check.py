@@ -32,7 +32,7 @@ BY_NODE = "Compute each node from its own input and children, without dimension 
 
 @dataclass(frozen=True)
 class CellCheck:
-    """What `check` measured of a cell that is right.
+    """Measurements of `check` of a cell that is right.
 
     Attributes:
         cell: the class of the cell.

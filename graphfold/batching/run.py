@@ -101,7 +101,7 @@ class RunInputs:
         return x if sources is None or is_of_sources else select(x, sources[op_type].node)
 
     def _given(self, name: str, cell: Cell) -> NodeInput:
-        """What the user gave for a type, else its features, [num_nodes_of_type, width]."""
+        """The given input of a type, else its features, [num_nodes_of_type, width]."""
         if name in self.x:
             return self.x[name]
         dag = self.batch.dag

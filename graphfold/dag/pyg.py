@@ -104,7 +104,7 @@ def from_pyg(
     _refuse_unread(data, attributes, ignore)
     num_nodes = int(data.num_nodes or 0)
     batch = _integers(data, "batch", zeros(num_nodes))
-    num_graphs = getattr(data, "num_graphs", None) or len({0, *batch.tolist()})
+    num_graphs = _count(data)
     edges, order = _edges(data, num_nodes)
     none = Relation(zeros(num_nodes + 1), edges.index[:0])
     inputs = edges if relation is None else none
@@ -158,37 +158,37 @@ def _infer_schema(data: Data, relation: str, ignore: Sequence[str]) -> Schema:
 
 
 def _infer_column(data: Data, key: str, level: str) -> Column:
-    """The column of an attribute, from its first row; of integers, with as many codes as occur."""
+    """The column of an attribute; one of integers has as many codes as occur."""
     name, value = key.removeprefix("edge_") if level == "edge" else key, data[key]
     if level == "graph" and (isinstance(value, str) or _holds_text(value)):
         return Column(name, "string")
-    dtype = {own: text for text, own in DTYPES.items() if text != "string"}.get(
-        getattr(value, "dtype", None)
-    )
+    kind = value.dtype if isinstance(value, Tensor) else None
+    dtype = next((own for own in DTYPES if own != "string" and DTYPES[own] == kind), None)
     if dtype is None:
         raise SchemaError(
-            f"'{key}' is {_kind(value)}, which no column holds. Make it a tensor of one of "
-            f"{', '.join(DTYPES)}, or leave it out with ignore=['{key}']."
+            f"'{key}' is {kind or f'a {type(value).__name__}'}, which no column holds. Make it a "
+            f"tensor of one of {', '.join(DTYPES)}, or leave it out with ignore=['{key}']."
         )
-    size = None
+    shape, size = value.shape[1:], None
+    if level == "graph" and (not value.dim() or len(value) != _count(data)):
+        shape = (value.numel() // _count(data),)  # joined along their first dimension by a Batch
     if dtype in ("int32", "int64") and value.numel():
+        size = int(value.max()) + 1
         if int(value.min()) < 0:
             raise SchemaError(
                 f"'{key}' has {int(value.min())}, but integers are codes from 0. Give a schema."
             )
-        size = int(value.max()) + 1
-    rows = value if level != "graph" or value.dim() else value.view(1)
-    num_graphs = getattr(data, "num_graphs", 1) if level == "graph" else len(rows)
-    shape = rows.shape[1:] if len(rows) == num_graphs else (len(rows) // max(num_graphs, 1),)
     return Column(name, dtype, () if tuple(shape) == (1,) else tuple(shape), size=size)
+
+
+def _count(data: Data) -> int:
+    """The number of graphs: a `Batch` says it, of a `Data` its `batch` does."""
+    graphs = [] if data.get("batch") is None else data["batch"].tolist()
+    return getattr(data, "num_graphs", None) or len({0, *graphs})
 
 
 def _holds_text(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _kind(value: object) -> str:
-    return str(value.dtype) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def _edges(data: Data, num_nodes: int) -> tuple[Relation, Tensor]:

@@ -30,6 +30,13 @@ def test_a_new_name_goes_behind_the_last_of_its_folder():
     assert "\ngraphfold.layers.MeanReadout " in page
 
 
+def test_a_name_that_is_gone_goes():
+    line = "graphfold.batching.Cell "
+    more = [page.replace(line, f"graphfold.batching.Gone  A thing.\n{line}") for page in PAGES]
+    assert more != PAGES
+    assert SCRIPT["renewed"](more) == PAGES
+
+
 def test_nothing_is_documented_twice():
     values = [SCRIPT["find"](name) for name in LISTED]
     things = Counter(id(value) for value in values if inspect.isclass(value) or callable(value))
