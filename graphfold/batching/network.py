@@ -18,6 +18,7 @@ from graphfold.batching.check_cells import (
     split_steps,
 )
 from graphfold.batching.engine.compiled.choice import AUTO, BACKENDS, REFERENCE, RUNS
+from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.compiled.programs import Programs, forget_forms
 from graphfold.batching.engine.field_sources import find_sources
 from graphfold.batching.kernels.segment import SCATTER
@@ -86,6 +87,7 @@ class Network(nn.Module):
         self.run, self.backend = run, backend
         self._ran: list[dict[str, str]] = []  # for each pass, type name -> how its cell ran
         self._programs: list[Programs] = [{} for _ in self.passes]
+        self._frozen: FrozenWeights | None = None
         self._op_types = {kind.name: number for number, kind in enumerate(schema.types)}
         self.cells = nn.ModuleList(
             nn.ModuleDict({name: _as_list(cell, item, name) for name, cell in by_type.items()})
@@ -101,7 +103,8 @@ class Network(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """All that copies and pickles have; each makes programs of its own."""
-        return {**vars(self), "_programs": [{} for _ in self.passes]}
+        frozen = None if self._frozen is None else FrozenWeights()
+        return {**vars(self), "_programs": [{} for _ in self.passes], "_frozen": frozen}
 
     if TYPE_CHECKING:  # torch's own says Any
 
@@ -149,6 +152,7 @@ class Network(nn.Module):
             run=self.run,
             backend=self.backend,
             programs=self._programs,
+            frozen=self._frozen,
         )
         vars(self)["_ran"] = inputs.ran  # a module is slow to set
         run = ReferenceRun(inputs) if self.run == REFERENCE else RowRun(inputs)
@@ -179,6 +183,19 @@ class Network(nn.Module):
             for name, how in ran.items():
                 ways.setdefault(name, {})[f"pass {number} ({type(item).__name__})"] = how
         return {name: _describe_ways(own) for name, own in ways.items()}
+
+    def freeze(self) -> Network:
+        """Keeps packed weights, and what else depends on parameters alone, between calls.
+
+        For serving: calls without gradients over a few small graphs take less time, and memory of
+        the size of the weights. A change in place that torch counts, such as a step of an optimizer
+        or `load_state_dict`, is seen; after one by `.data` call `freeze` again.
+
+        Returns:
+            The network itself.
+        """
+        self._frozen = FrozenWeights()
+        return self
 
     def recompile(self) -> None:
         """Has all cells traced and tried again at their next call.

@@ -16,6 +16,7 @@ from graphfold.batching.check_states import as_mapping
 from graphfold.batching.engine.compiled.choice import EAGER, Choice, find_compiled
 from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
 from graphfold.batching.engine.compiled.compiled_run import run_compiled
+from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.compiled.programs import Programs
 from graphfold.batching.engine.compiled.trial import RoundTrial
 from graphfold.batching.engine.eager import run_eager, run_eager_rounds
@@ -63,6 +64,7 @@ class RunInputs:
     run: str
     backend: str
     programs: Sequence[Programs]  # of each pass
+    frozen: FrozenWeights | None  # what is kept of compiled cells between calls
     # For each pass, type name -> how its cell ran, written as it runs.
     ran: list[dict[str, str]] = field(default_factory=list)
 
@@ -243,7 +245,7 @@ class RowRun:
     def _section(self, inputs: PassInputs, choice: Choice) -> None:
         """Runs some types of a pass, compiled if all of their cells are."""
         if choice.is_compiled:
-            self.fields = run_compiled(inputs, choice.compiled)
+            self.fields = run_compiled(inputs, choice.compiled, self.inputs.frozen)
             self.sparse = self.sparse | inputs.fields.keys()
         else:
             self.fields, self.sparse = run_eager(inputs), set()
@@ -285,7 +287,7 @@ class RowRun:
         )
         # In rounds all types wait for each other.
         if choice.is_compiled:
-            self.fields = run_compiled_rounds(inputs, choice.compiled)
+            self.fields = run_compiled_rounds(inputs, choice.compiled, self.inputs.frozen)
         else:
             self.fields = run_eager_rounds(inputs, self.inputs.run != EAGER)
         self._note(plan, cells_by_round[0], choice)

@@ -278,3 +278,17 @@ def test_a_function_that_forgets_its_type_is_refused() -> None:
     block = td.Scalar() >> td.Function(lambda x: x, infer_output_type=False).set_output_type([3])
     with pytest.raises(TypeError, match="for 2 nodes of output type"):
         td.compile(block)([1, 2])
+
+
+def test_a_frozen_model_gives_the_same_and_sees_other_weights() -> None:
+    torch.manual_seed(0)
+    model = td.compile(td.Map(td.Vector(3) >> td.FC(4)) >> td.Sum(), run="compiled").eval()
+    examples = [[[1.0, 2.0, 3.0]], [[4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]]
+    with torch.no_grad():
+        want = model(examples).clone()
+        for _ in range(2):
+            torch.testing.assert_close(model.freeze()(examples), want)
+        model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
+        got = model(examples).clone()
+    torch.testing.assert_close(got, td.compile(model.root, run="eager").eval()(examples).detach())
+    assert not torch.allclose(got, want)

@@ -71,7 +71,8 @@ class NativeMemory(Memory):
             addresses = {**shared, **self._addresses_in(own, op_type)}
             table += map(addresses.get, program.keys, repeat(0))
             for number, weight in program.packed:
-                table[first + number] = self._place_weight(own, weight, rows.size, weights)
+                kept = self.packed.get(op_type)
+                table[first + number] = self._place_weight(own, weight, rows.size, weights, kept)
             self._shift(table, program, first, rows)
         numbers, links, plan = array("q", table), self._link_table(), self.plan
         is_done = self._library.run_pass(
@@ -181,28 +182,42 @@ class NativeMemory(Memory):
         return start
 
     def _place_weight(
-        self, own: Mapping[Key, Tensor], weight: Weight, num_rows: int, weights: Weights
+        self,
+        own: Mapping[Key, Tensor],
+        weight: Weight,
+        num_rows: int,
+        weights: Weights,
+        kept: dict[Any, Tensor] | None,
     ) -> int:
         """The address of what describes a weight; cells of several rounds may have the same."""
         right = own["constant", str(weight.weight)]
         bias = None if weight.bias is None else own["constant", str(weight.bias)].data_ptr()
         key = right.data_ptr(), right.shape, right.stride(), bias, weight.is_transposed
         if key not in weights:
-            weights[key] = self._right_side(right, bias, weight.is_transposed, num_rows)
+            weights[key] = self._right_side(right, bias, weight, num_rows, kept)
         return weights[key][1].buffer_info()[0]
 
     def _right_side(
-        self, right: Tensor, bias: int | None, is_transposed: bool, num_rows: int
+        self,
+        right: Tensor,
+        bias: int | None,
+        weight: Weight,
+        num_rows: int,
+        kept: dict[Any, Tensor] | None,
     ) -> tuple[Tensor, array[int]]:
         """A weight, packed or as it lies, and its `right_side` in native/products.h."""
         (k, m), steps = right.shape, right.stride()
-        if is_transposed:
+        if weight.is_transposed:
             k, m, steps = m, k, steps[::-1]
         is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
-        if is_whole and num_rows * k * m < FEW_TO_PACK:
+        if kept is None and is_whole and num_rows * k * m < FEW_TO_PACK:
             return right, array("q", (right.data_ptr(), steps[0]))
-        packed = right.new_empty(self._library.packed_size(k, m))
-        self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
+        packed = None if kept is None else kept.get(weight)
+        if packed is None:
+            packed = right.new_empty(self._library.packed_size(k, m))
+            self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
+            if kept is not None:
+                kept[weight] = packed
         return packed, array("q", (packed.data_ptr(), 0))
 
 

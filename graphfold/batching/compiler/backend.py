@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ class Memory(ABC):
         self.plan, self.dtype, self.is_backward = plan, dtype, is_backward
         self.shared: dict[Key, Tensor] = {}
         self.own: dict[int, dict[Key, Tensor]] = {}
+        self.packed: Mapping[int, dict[Any, Tensor]] = {}
         self.first_row: dict[Key | tuple[int, Key], int] = {}
 
     def take(

@@ -86,6 +86,7 @@ class CompiledModel(nn.Module):
         self.register_buffer("_like", torch.zeros(0, dtype=self._widest), persistent=False)
         # The network has the same modules, so it is no child: state dicts name them once.
         self._network: list[Network] = []
+        self._is_frozen = False
         self._checked: set[tuple[Cell, bool]] = set()  # see _check_cell
 
     __prepare_scriptable__ = refuse_script
@@ -170,6 +171,12 @@ class CompiledModel(nn.Module):
         self.node_types.learn(dag.schema)
         return widen(dag, self.node_types.schema)
 
+    def freeze(self) -> CompiledModel:
+        """Keeps packed weights between calls, see `Network.freeze`."""
+        self._is_frozen = True
+        self._network.clear()  # it is made again
+        return self
+
     @property
     def execution(self) -> dict[str, str]:
         """Node type -> how its cell ran the last time, as in `Network`."""
@@ -235,7 +242,8 @@ class CompiledModel(nn.Module):
         names = [t.name for t in schema.types if t.name != EXAMPLE]
         if not self._network or self._network[0].schema != schema:
             cells = {name: self.node_types.cell(name) for name in names}
-            self._network[:] = [Network(schema, (PASSES[0], cells))]
+            network = Network(schema, (PASSES[0], cells))
+            self._network[:] = [network.freeze() if self._is_frozen else network]
         network = self._network[0]
         network.run, network.backend = self.run, self.backend
         for name in names:

@@ -68,6 +68,8 @@ class TrainedModel:
             model = build_ensemble(config.model, config.ensemble, spec.schema, spec.scalers)
             model.to(config.trainer.dtype)
             model.load_state_dict(checkpoint.state_dict)
+            for network in model.networks:
+                network.freeze()  # it is loaded to be applied
             calibration = None
             if checkpoint.calibration:
                 calibration = calibration_of(model.head, checkpoint.calibration)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ctypes import memset
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from graphfold.batching.compiler.backend import PULLED, Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
+from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 
 #: The integers of a plan that cells may read -> its attribute.
@@ -29,6 +30,7 @@ class CompiledPass:
     Args:
         inputs: the pass.
         cells: op type -> the compiled cell.
+        frozen: what is kept of the cells between calls, if anything is.
 
     Attributes:
         cells: those of the types that have nodes.
@@ -39,7 +41,13 @@ class CompiledPass:
         num_rows: how many rows they have.
     """
 
-    def __init__(self, inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> None:
+    def __init__(
+        self,
+        inputs: PassInputs,
+        cells: Mapping[int, CompiledCell],
+        frozen: FrozenWeights | None = None,
+    ) -> None:
+        self._frozen, self._packed = frozen, dict[int, dict[Any, Tensor]]()
         self.plan, self.fields = inputs.plan, inputs.fields
         # What belongs to types without nodes takes no part, so that its gradient is None.
         self.backend = next(iter(cells.values())).backend  # the same for all
@@ -75,7 +83,7 @@ class CompiledPass:
         """Names what only the nodes of one type read."""
         own = [tensor.find(inputs.cells[op_type]) for tensor in cell.lowered.tensors]
         own += [inputs.shared[name] for name in cell.lowered.shared]
-        for number, constant in enumerate(cell.lowered.fixed(*own)):
+        for number, constant in enumerate(self._constants(op_type, cell, own)):
             named[op_type, ("constant", str(number))] = constant
         for name, value in parts(inputs.x[op_type]):
             if name in cell.reads:
@@ -83,6 +91,16 @@ class CompiledPass:
         for name, value in inputs.tables.get(op_type, {}).items():
             if name in cell.reads_tables:
                 named[op_type, ("table", name)] = value
+
+    def _constants(
+        self, op_type: int, cell: CompiledCell, tensors: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """What a cell computes of its parameters alone."""
+        kept = None if self._frozen is None else self._frozen.of(cell, tensors)
+        if kept is None:
+            return cell.lowered.fixed(*tensors)
+        self._packed[op_type] = kept.packed
+        return kept.constants
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
@@ -126,6 +144,7 @@ class CompiledPass:
         """The memory of one direction, with what cells read there; None for what they do not."""
         memory = self.backend.memory(self.plan, self.dtype, is_backward)
         memory.own = {op_type: {} for op_type in self.cells}
+        memory.packed = self._packed
         for named, tensor in zip(self.names, tensors, strict=True):
             if tensor is None:
                 continue

@@ -11,19 +11,23 @@ from graphfold.batching.compiler.backend import Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
 from graphfold.batching.engine.compiled.compiled_run import run_pass
+from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
 
 
-def run_compiled_rounds(inputs: RoundsInputs, cells: Mapping[int, CompiledCell]) -> TypedFields:
+def run_compiled_rounds(
+    inputs: RoundsInputs, cells: Mapping[int, CompiledCell], frozen: FrozenWeights | None = None
+) -> TypedFields:
     """Runs all rounds.
 
     Args:
         inputs: the rounds.
         cells: op type -> the compiled cell.
+        frozen: what is kept of the cells between calls, if anything is.
     """
-    run = _CompiledRounds(inputs, inputs.as_pass, cells)
+    run = _CompiledRounds(inputs, inputs.as_pass, cells, frozen)
     return inputs.result(dict(zip(run.outputs, run_pass(run), strict=True)))
 
 
@@ -35,9 +39,13 @@ class _CompiledRounds(CompiledPass):
     """
 
     def __init__(
-        self, inputs: RoundsInputs, as_pass: PassInputs, cells: Mapping[int, CompiledCell]
+        self,
+        inputs: RoundsInputs,
+        as_pass: PassInputs,
+        cells: Mapping[int, CompiledCell],
+        frozen: FrozenWeights | None,
     ) -> None:
-        super().__init__(as_pass, cells)
+        super().__init__(as_pass, cells, frozen)
         # What is not kept here may be freed before backward: x, and the states before.
         self._unrolled = unrolled = inputs.unrolled
         # The first row of what is given; of no rows at all any number will do.

@@ -13,23 +13,27 @@ from graphfold._torch import is_batched
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.engine.compiled.backward import CompiledBackward
 from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
+from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.errors import EngineError
 
 _kind = attrgetter("shape", "dtype", "device")
 
 
-def run_compiled(inputs: PassInputs, cells: Mapping[int, CompiledCell]) -> dict[str, Tensor]:
+def run_compiled(
+    inputs: PassInputs, cells: Mapping[int, CompiledCell], frozen: FrozenWeights | None = None
+) -> dict[str, Tensor]:
     """Runs one Up or Down pass.
 
     Args:
         inputs: the pass.
         cells: op type -> the compiled cell.
+        frozen: what is kept of the cells between calls, if anything is.
 
     Returns:
         field -> [num_rows + 1, width], rows in plan order; row 0 is what absent children read.
     """
-    states = run_pass(CompiledPass(inputs, cells))
+    states = run_pass(CompiledPass(inputs, cells, frozen))
     return {**inputs.given, **dict(zip(inputs.fields, states, strict=True))}
 
 
