@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 	@touch $@
 
-setup-scatter: setup ## build torch-scatter into .venv, for the kernel 'scatter' (minutes; optional)
+setup-scatter: setup ## build torch-scatter into .venv, for the backend 'scatter' (minutes; optional)
 	@scripts/setup_scatter.sh
 
 test: setup ## run the tests that need neither network nor GPU

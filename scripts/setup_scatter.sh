@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds torch-scatter into .venv, for the kernel 'scatter', which nothing needs. Safe to run again
+# Builds torch-scatter into .venv, for the backend 'scatter', which nothing needs. Safe to run again
 # at any time. The exit status is 1 where it cannot be built.
 set -eu
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ echo "torch-scatter (compiled once, a few minutes)"
 if ! make_work >"$log" 2>&1; then
     "$venv/bin/python" -m pip uninstall -qq --yes torch-scatter >>"$log" 2>&1 || true
     echo "setup-scatter: it cannot be built here ($log says why): graphfold uses torch's own kernels," \
-        "and all but the kernel 'scatter' works without it" >&2
+        "and all but the backend 'scatter' works without it" >&2
     exit 1
 fi
-echo "done: the kernel 'scatter' can be chosen"
+echo "done: the backend 'scatter' can be chosen"

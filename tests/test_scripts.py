@@ -64,7 +64,7 @@ def test_ci_says_what_failed(step, code, ci, monkeypatch):
     assert calls == (["setup"] if step == "setup" else [*STEPS, AGAIN])
     said = {
         "setup": "",
-        "setup-scatter": "ci: no torch-scatter; the tests of the kernel 'scatter' are skipped",
+        "setup-scatter": "ci: no torch-scatter; the tests of the backend 'scatter' are skipped",
         "test": "ci: failed: test test-with-avx2",
         "test-slow": "ci: failed: test-slow",
         "lint": "ci: failed: lint",
@@ -112,4 +112,4 @@ def test_torch_scatter_is_built(there, code, num_installs, venv):
         assert "cannot be built here (.venv/torch-scatter.log says why)" in done.stderr
         assert "uninstall" in installs(venv)[-1]
     else:
-        assert done.stdout.endswith("done: the kernel 'scatter' can be chosen\n")
+        assert done.stdout.endswith("done: the backend 'scatter' can be chosen\n")

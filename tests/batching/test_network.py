@@ -99,7 +99,7 @@ def test_a_network_shows_how_its_cells_ran_in_each_pass(first):
     network(make_batch(dag, network), x)
     assert network.execution == {}
     assert "compiled" not in repr(network)
-    assert "as it is" not in repr(network)
+    assert "eager" not in repr(network)
 
 
 def test_only_types_of_the_last_batch_are_shown():

@@ -38,4 +38,4 @@ def test_it_trains_and_equals_the_reference(name: str, corpora: Path, tmp_path: 
         assert row["equal"]
         if why_missing(torch.float64) is None:
             assert "compiled" in row["cells"]
-            assert "as it is" not in row["cells"]
+            assert "eager" not in row["cells"]

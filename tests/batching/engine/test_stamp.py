@@ -320,7 +320,7 @@ def test_a_cell_that_draws_numbers_of_python_runs_as_it_is() -> None:
     network, values = network_of(Plain(random_number))
     with pytest.warns(UserWarning, match="other numbers than the cell"):
         assert not torch.equal(values(), values())
-    assert network.execution["n"].startswith("as it is")
+    assert network.execution["n"].startswith("eager")
 
 
 class Remembering(Plain):
@@ -341,7 +341,7 @@ def test_a_cell_that_keeps_what_it_computes_runs_as_it_is() -> None:
     with pytest.warns(UserWarning, match="keeps a tensor"):
         first = values()
     second = values()
-    assert network.execution["n"].startswith("as it is")
+    assert network.execution["n"].startswith("eager")
     assert [len(own) for own in cell.history] == [5, 5]
     assert torch.equal(torch.stack(cell.history), torch.stack([first, second]))
 
@@ -375,7 +375,7 @@ def test_modules_that_cannot_be_traced(name: str) -> None:
     with pytest.warns(UserWarning, match=f"Plain is not compiled: {reason}"):
         actual = values()
     assert torch.equal(actual, cell.forward(torch.ones(5, SIZE), None)["h"])
-    assert network.execution["n"].startswith("as it is")
+    assert network.execution["n"].startswith("eager")
 
 
 def test_a_hook_that_is_gone_lets_the_cell_be_compiled() -> None:

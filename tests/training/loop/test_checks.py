@@ -87,9 +87,9 @@ def test_a_cell_that_is_not_compiled_is_named_once(
     folder = train(tmp_path / "run", *listops("model.run=auto"))
     out, err = capsys.readouterr()
     (line,) = lines(out)
-    way = r"cells: token compiled \(native\); pair as it is \(NaryTreeLSTMCell: .+\)"
+    way = r"cells: token compiled \(native\); pair eager \(NaryTreeLSTMCell: .+\)"
     assert re.fullmatch(way, line)
-    warning = r"^warning: NaryTreeLSTMCell is not compiled: .+ It runs as it is, group by group"
+    warning = r"^warning: NaryTreeLSTMCell is not compiled: .+ It runs eager, group by group"
     assert len(re.findall(warning, err, flags=re.MULTILINE)) == 1
     for words in (
         ["evaluate", folder],
