@@ -76,7 +76,7 @@ def check(
         cell: the cell; a copy of it runs, in evaluation mode.
         step: the pass; by default two `Rounds` if the cell has an `initial` of its own, else `Up`.
         input_size: the width of its `x`, or of each part of `x` by name.
-        edge_columns: the columns that it reads from `children.edge`.
+        edge_columns: the columns that it reads from `children.edge`; each relation has them.
         shared: the tensors that it reads from `children.shared`.
         seed: of the graphs and numbers.
 
@@ -258,8 +258,8 @@ def _make_schema(
     )
     return Schema(
         types=(leaf, node) if along_inputs and cell.arity != 0 else (node,),
-        inputs=EdgeType("inputs", own if step.relation is None else ()),
-        relations=() if step.relation is None else (EdgeType(step.relation, own),),
+        inputs=EdgeType("inputs", () if step.relations else own),
+        relations=tuple(EdgeType(name, own) for name in step.relations),
         node_targets=(Column("weight", "float64"),),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from graphfold.batching.cell import Cell
+from graphfold.batching.cell import Cell, makes_tables
 from graphfold.batching.check_states import describe, place_of
 from graphfold.batching.engine.field_sources import FieldSources
 from graphfold.batching.scheduling.passes import Pass, Up
@@ -151,18 +151,25 @@ def check_cells(
     Raises:
         SchemaError: if there is no such relation, or a declared input lacks a field that is read.
         ShapeError: if two cells disagree about the width of a field.
-        ConfigError: if a cell needs another number of children than its nodes have.
+        ConfigError: if a cell needs another number of children than its nodes have, or encodes the
+            edges of several relations at once.
     """
     widths: dict[str, int] = {}
     has: dict[int, set[str]] = {}
     for item, by_type in zip(passes, cells, strict=True):
-        if item.relation is not None:
-            schema.relation(item.relation)
+        for relation in item.relations:
+            schema.relation(relation)
         pairs = [(op_type, cell) for op_type, own in by_type.items() for cell in own]
         for op_type, cell in pairs:
             has.setdefault(op_type, set()).update(cell.fields)
             _check_widths(cell, widths)
             _check_arity(schema, item, op_type, cell)
+            if len(item.relations) > 1 and makes_tables(cell):
+                raise ConfigError(
+                    f"{describe(cell)} has before_edges, which encodes the edges of one relation, "
+                    f"but the pass follows {', '.join(item.relations)}. Encode them in forward, "
+                    f"from children['{item.relations[0]}'].edge."
+                )
         if _reads_inputs(item):
             for op_type, cell in pairs:
                 for name in schema.types[op_type].inputs or ():

@@ -72,6 +72,10 @@ class StateReader(ABC):
         """[num_child_edges] 1 where the child is the node itself, else 0."""
 
     @abstractmethod
+    def of_relation(self, relation: str) -> tuple[StateReader, Mapping[str, Tensor]]:
+        """The source of the children along one of several relations, and their edges' columns."""
+
+    @abstractmethod
     def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
         """The error of a field that no child has, among these names; it names the cell."""
 
@@ -87,7 +91,9 @@ class StateReader(ABC):
 class Children:
     """The children of the nodes of one group, in child order.
 
-    Edges are sorted by parent: those of the group's first node come first.
+    Edges are sorted by parent: those of the group's first node come first. Where a pass follows
+    several relations, a node has its children along the first relation, then those along the
+    second, and so on; `children["NAME"]` are those along one of them.
 
     Args:
         reader: where state is read, with the edges' layout.
@@ -96,6 +102,7 @@ class Children:
         edge: columns of the edges, name -> [num_child_edges, ...].
         shared: tensors that every node may read, by name.
         readable: the fields that can be read.
+        relations: the relations that the pass follows; none if it follows the inputs.
         kernel: what computes the reductions.
     """
 
@@ -107,6 +114,7 @@ class Children:
         edge: Mapping[str, Tensor],
         shared: Mapping[str, Tensor],
         readable: Readable,
+        relations: Collection[str],
         kernel: Kernel = NATIVE,
     ) -> None:
         self._reader = reader
@@ -114,8 +122,42 @@ class Children:
         self._kernel = kernel
         self.group_size = group_size
         self.arity = arity
-        self.edge = edge
+        self.relations = tuple(relations)
+        self._edge = edge
         self.shared = shared
+
+    def __getitem__(self, relation: str) -> Children:
+        """The children along one of the relations that the pass follows.
+
+        Raises:
+            SchemaError: if the pass does not follow it.
+        """
+        if relation not in self.relations:
+            names = ", ".join(self.relations) or "the inputs alone"
+            raise SchemaError(
+                f"children['{relation}'] names a relation that the pass does not follow."
+                f"{did_you_mean(str(relation), self.relations)} It follows {names}. Name it in the "
+                "pass, as in Rounds(['bond', 'ring'], 4), or correct the name."
+            )
+        if len(self.relations) == 1:
+            return self
+        reader, edge = self._reader.of_relation(relation)
+        size, arity, shared = self.group_size, self.arity, self.shared
+        return Children(reader, size, arity, edge, shared, self.readable, [relation], self._kernel)
+
+    @property
+    def edge(self) -> Mapping[str, Tensor]:
+        """Columns of the edges, name -> [num_child_edges, ...].
+
+        Raises:
+            SchemaError: if the pass follows several relations, each with columns of its own.
+        """
+        if len(self.relations) > 1:
+            raise SchemaError(
+                "children.edge has the columns of one relation, but the pass follows "
+                f"{', '.join(self.relations)}. Use children['{self.relations[0]}'].edge."
+            )
+        return self._edge
 
     @property
     def ptr(self) -> Tensor:

@@ -30,6 +30,8 @@ from graphfold.dag.depth import input_edges, longest_path
 from graphfold.errors import SchemaError
 
 NodeState = dict[str, Tensor]  # field -> [width]
+#: Of every node, (edge number, node read) in order; -1 for an absent child.
+Neighbours = list[list[tuple[int, int]]]
 
 
 class ReferenceRun:
@@ -43,24 +45,23 @@ class ReferenceRun:
 
     def step(self, index: int, item: Pass, sources: FieldSources) -> None:
         """Runs a pass with the cells of `sources`."""
-        columns = self.inputs.edge_columns(item)
+        columns, dag = self.inputs.edge_columns(item), self.batch.dag
+        num_edges = sum(dag.num_rows(space) for space in item.spaces)
+        along = {name: neighbours(dag, Rounds(name, 1)) for name in item.relations}
         for number, cells in enumerate(sources.cells_by_round):
             for cell in cells.values():
                 self.widths |= cell.fields
             inputs = _PassInputs(
-                dag=self.batch.dag,
+                dag=dag,
                 cells=cells,
                 x={t: self._before(t, cell) for t, cell in cells.items()},
                 absent=self.inputs.absent,
                 edge={
-                    t: as_many(
-                        cell.before_edges(columns),
-                        self.batch.dag.num_rows(item.space),
-                        cell,
-                        "before_edges",
-                    )
+                    t: as_many(cell.before_edges(columns), num_edges, cell, "before_edges")
                     for t, cell in cells.items()
                 },
+                relations=self.inputs.relation_columns(item),
+                along=along,
                 shared=self.inputs.shared,
                 readable=sources.readable(number),
                 widths=self.widths,
@@ -127,6 +128,8 @@ class _PassInputs:
     x: Mapping[int, NodeInput]  # op type -> [num_nodes_of_type, ...]
     absent: Mapping[str, Tensor]  # field -> [width]
     edge: Mapping[int, Mapping[str, Tensor]]  # op type -> column -> [num_edges, ...], graph's order
+    relations: Mapping[str, Mapping[str, Tensor]]  # relation -> the same, for all types
+    along: Mapping[str, Neighbours]  # relation -> those along it alone
     shared: Mapping[str, Tensor]
     readable: Mapping[int, Readable]  # op type -> the fields that its cell can read
     widths: Mapping[str, int]  # of all fields so far
@@ -144,9 +147,9 @@ def _run_pass(inputs: _PassInputs, item: Pass, given: Sequence[NodeState]) -> li
         if op_type not in inputs.cells:
             continue  # the node keeps its state
         cell = inputs.cells[op_type]
-        reader = NodeReader(cell, inputs, read_from, node, given[node], edges, op_type)
+        reader = NodeReader(cell, inputs, read_from, node, given[node], edges)
         x = _row(inputs.x[op_type], number[node])
-        state = cell(x, reader.children())
+        state = cell(x, reader.children(op_type))
         check_state(cell, state, 1)
         states[node] = {**given[node], **{name: state[name][0] for name in cell.fields}}
     return states
@@ -162,11 +165,9 @@ class NodeReader(StateReader):
         states: Sequence[NodeState],
         node: int,
         previous: NodeState,
-        edges: Sequence[Sequence[tuple[int, int]]],
-        op_type: int,
+        edges: Neighbours,
     ) -> None:
         self._cell = cell
-        self._edge, self._readable = inputs.edge[op_type], inputs.readable[op_type]
         self._inputs = inputs
         self._previous = previous
         self._node, self._edges = node, edges[node]
@@ -176,18 +177,29 @@ class NodeReader(StateReader):
         self.ptr = torch.tensor([0, len(self._edges)], device=self._device)
         self.parent = torch.zeros(len(self._edges), dtype=torch.int64, device=self._device)
 
-    def children(self) -> Children:
+    def children(self, op_type: int) -> Children:
         """The view that the cell is called with."""
-        own = [number for number, _ in self._edges]
-        numbers = torch.tensor(own, dtype=torch.int64, device=self._device)
+        inputs = self._inputs
         return Children(
             self,
             1,
             self._cell.arity,
-            {name: column[numbers] for name, column in self._edge.items()},
-            self._inputs.shared,
-            self._readable,
+            self._columns(inputs.edge[op_type]),
+            inputs.shared,
+            inputs.readable[op_type],
+            inputs.relations,
         )
+
+    def of_relation(self, relation: str) -> tuple[StateReader, Mapping[str, Tensor]]:
+        inputs, edges = self._inputs, self._inputs.along[relation]
+        reader = NodeReader(self._cell, inputs, self._states, self._node, self._previous, edges)
+        return reader, reader._columns(inputs.relations[relation])
+
+    def _columns(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The rows of the node's edges."""
+        own = [number for number, _ in self._edges]
+        numbers = torch.tensor(own, dtype=torch.int64, device=self._device)
+        return {name: column[numbers] for name, column in columns.items()}
 
     def rows(self, field: str) -> Tensor:
         if not self._edges:
@@ -229,32 +241,33 @@ class NodeReader(StateReader):
         return torch.zeros(self._inputs.widths[field], dtype=dtype, device=self._device)
 
 
-def neighbours(dag: TypedDAG, item: Pass) -> list[list[tuple[int, int]]]:
-    """Of every node, (edge number, node read) in order; -1 for an absent child."""
-    ptr, index = _edges(dag, item)
-    bounds, source = ptr.tolist(), index.tolist()
-    found: list[list[tuple[int, int]]] = [[] for _ in range(dag.num_nodes)]
-    for node in range(dag.num_nodes):
-        for number in range(bounds[node], bounds[node + 1]):
-            if not isinstance(item, Down):
-                found[node].append((number, source[number]))
-            elif source[number] >= 0:
-                found[source[number]].append((number, node))
+def neighbours(dag: TypedDAG, item: Pass) -> Neighbours:
+    """The edges that every node reads, along the first relation first."""
+    found: Neighbours = [[] for _ in range(dag.num_nodes)]
+    for ptr, index in _edges(dag, item):
+        bounds, source = ptr.tolist(), index.tolist()
+        for node in range(dag.num_nodes):
+            for number in range(bounds[node], bounds[node + 1]):
+                if not isinstance(item, Down):
+                    found[node].append((number, source[number]))
+                elif source[number] >= 0:
+                    found[source[number]].append((number, node))
     return found
 
 
-def _edges(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
-    """The beginning of each node's edges, and what they come from."""
-    if item.relation is None:
-        return dag.input_ptr, dag.input_index
-    return dag.relations[item.relation].ptr, dag.relations[item.relation].index
+def _edges(dag: TypedDAG, item: Pass) -> list[tuple[Tensor, Tensor]]:
+    """The beginning of each node's edges, and what they come from, for each relation in turn."""
+    if not item.relations:
+        return [(dag.input_ptr, dag.input_index)]
+    return [(dag.relations[name].ptr, dag.relations[name].index) for name in item.relations]
 
 
 @outside_modes
 def _order(dag: TypedDAG, item: Pass) -> list[int]:
     depth = dag.depth
     if isinstance(item, Down) or (isinstance(item, Up) and item.relation is not None):
-        child, parent = input_edges(*(part.cpu() for part in _edges(dag, item)))
+        ((ptr, index),) = _edges(dag, item)
+        child, parent = input_edges(ptr.cpu(), index.cpu())
         ends = (parent, child) if isinstance(item, Down) else (child, parent)
         depth = torch.from_numpy(longest_path(dag.num_nodes, *ends))
     return torch.argsort(depth, stable=True).tolist()

@@ -146,13 +146,22 @@ class RunInputs:
     def edge_columns(self, item: Pass) -> Mapping[str, Tensor]:
         """The columns of the edges that a pass follows, in the order of the graph.
 
+        There are none of several relations, see `relation_columns`.
+
         Raises:
             ShapeError: if one has not a row for each edge.
         """
-        columns = self.batch.dag.columns[item.space]
+        return self._columns(item.spaces[0]) if len(item.spaces) == 1 else {}
+
+    def relation_columns(self, item: Pass) -> dict[str, Mapping[str, Tensor]]:
+        """Relation that a pass follows -> the columns of its edges, as in `edge_columns`."""
+        return {name: self._columns(f"relation:{name}") for name in item.relations}
+
+    def _columns(self, space: str) -> Mapping[str, Tensor]:
+        columns = self.batch.dag.columns[space]
         if columns:
-            num_edges = self.batch.dag.num_rows(item.space)
-            check_rows(columns, num_edges, item.space, "columns['{owner}']", OF_EDGES)
+            num_edges = self.batch.dag.num_rows(space)
+            check_rows(columns, num_edges, space, "columns['{owner}']", OF_EDGES)
         return columns
 
 
@@ -219,6 +228,7 @@ class RowRun:
             shared=self.inputs.shared,
             kernel=kernel_of(self.inputs.backend),
             readable=sources.readable(),
+            relations=self.inputs.relation_columns(item),
             **self._tables(item, plan, cells),
         )
         programs = self.inputs.programs[index]
@@ -271,8 +281,8 @@ class RowRun:
             state,
             sources,
             [{t: self._before(t, cell) for t, cell in cells.items()} for cells in cells_by_round],
-            edge=self.inputs.edge_columns(item),
-            num_edges=len(self.batch.dag.relations[item.relation].index),
+            relations=self.inputs.relation_columns(item),
+            num_edges=sum(self.batch.dag.num_rows(space) for space in item.spaces),
             absent=self.inputs.absent,
             shared=self.inputs.shared,
             kernel=kernel_of(self.inputs.backend),
@@ -298,7 +308,8 @@ class RowRun:
         if not own:
             return {}
         columns = self.inputs.edge_columns(item)
-        kinds = find_kinds(columns, self.batch.dag.num_rows(item.space), plan.row.device)
+        (space,) = item.spaces
+        kinds = find_kinds(columns, self.batch.dag.num_rows(space), plan.row.device)
         tables = {
             t: as_many(cell.before_edges(kinds.columns), kinds.num_kinds, cell, "before_edges")
             for t, cell in own.items()

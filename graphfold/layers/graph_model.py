@@ -31,7 +31,8 @@ class GraphModel(Model):
 
     - encoder: `schema`;
     - cells: `input_size` (the encoder's width for the type), `arity` (the type's number of inputs,
-      in a pass `Up`) and `edge_columns` (the feature columns of the edges of the pass);
+      in a pass `Up`) and `edge_columns` (the feature columns of the edges of the pass) or, where
+      the pass follows several relations, `relation_columns` (relation -> its feature columns);
     - readout: `input_size` (the width of its field);
     - head: `schema`, `input_size` and `level` (of the readout's rows), and `scalers`.
 
@@ -212,11 +213,15 @@ class _CellBuilder:
         return built
 
     def _build(self, item: Pass, name: str, factory: CellFactory) -> Cell | list[Cell]:
-        schema, relation = self.schema, item.relation
-        edges = schema.inputs if relation is None else schema.relation(relation)
-        offers: dict[str, Any] = {"input_size": self.widths[name], "edge_columns": edges.features}
+        schema, relations = self.schema, item.relations
+        columns = {relation: schema.relation(relation).features for relation in relations}
+        offers: dict[str, Any] = {"input_size": self.widths[name]}
+        if len(relations) > 1:
+            offers["relation_columns"] = columns
+        else:
+            offers["edge_columns"] = next(iter(columns.values()), schema.inputs.features)
         arity = schema.types[schema.type_index(name)].arity
-        if isinstance(item, Up) and relation is None and arity is not None:
+        if isinstance(item, Up) and not relations and arity is not None:
             offers["arity"] = arity
         if not (self.per_round and isinstance(item, Rounds)):
             return build(factory, **offers)
@@ -240,11 +245,11 @@ def _misfits(
         return
     if len(passes) != len(cells):
         yield f"there are {len(passes)} passes but cells for {len(cells)}. Give each pass its own."
-    for item in passes:
-        if item.relation is not None and item.relation not in relations:
+    followed = [(name, type(item).__name__) for item in passes for name in item.relations]
+    for name, kind in followed:
+        if name not in relations:
             yield (
-                f"there is no relation '{item.relation}' for {type(item).__name__}."
-                f"{did_you_mean(item.relation, relations)} "
+                f"there is no relation '{name}' for {kind}.{did_you_mean(name, relations)} "
                 f"The schema has: {', '.join(relations) or 'none'}."
             )
     named = [name for by_type in cells for name in by_type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -122,6 +123,24 @@ def test_weights_per_round_are_an_option():
     assert len(molecule_model(per_round_weights=False).network.cells[0]["atom"]) == 1
 
 
+def test_cells_learn_the_columns_of_each_relation():
+    seen: dict[str, tuple[Column, ...]] = {}
+
+    def make_cell(relation_columns: dict[str, tuple[Column, ...]]) -> GCNCell:
+        seen.update(relation_columns)
+        return GCNCell(6)
+
+    changes = {
+        "schema": replace(MOLECULES, relations=(*MOLECULES.relations, EdgeType("ring"))),
+        "passes": [Rounds(["bond", "ring"], 2)],
+        "per_round_weights": False,
+    }
+    molecule_model(cells=[{"atom": make_cell}], **changes)
+    assert seen == {"bond": MOLECULES.relation("bond").features, "ring": ()}
+    with pytest.raises(ConfigError, match="GINECell needs 'edge_columns'"):
+        molecule_model(**changes)
+
+
 def test_a_readout_may_read_the_fingerprint():
     model = molecule_model(
         cells=[{"atom": partial(FingerprintCell, hidden_size=6, fingerprint_size=11)}],
@@ -179,6 +198,10 @@ def test_parts_of_a_tree_model_that_do_not_fit_are_refused(changes, match):
     ("changes", "match"),
     [
         ({"passes": [Rounds("bnd", 2)]}, "no relation 'bnd' for Rounds. Did you mean 'bond'"),
+        (
+            {"passes": [Rounds(["bond", "bnd"], 2)]},
+            "no relation 'bnd' for Rounds. Did you mean 'bond'",
+        ),
         ({"passes": [1]}, "passes has 1, which is no pass. Give Up, Down or Rounds"),
         ({"passes": []}, "there are 0 passes but cells for 1"),
         ({"cells": [{"atom": GCNCell}]}, "GCNCell needs 'hidden_size'. Set it in the config"),

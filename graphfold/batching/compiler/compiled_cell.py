@@ -73,7 +73,6 @@ class CompiledCell:
 
     @cached_property
     def reads_integers(self) -> frozenset[str]:
-        """The integers of its children that it reads: "child_count", "is_self", "position"."""
-        return frozenset(
-            {"child_count", "is_self", "position"} & {name for name, _ in self.forward.keys}
-        )
+        """The integers of its edges that it reads, see `Signature`: "is_self", "position" ..."""
+        names = {"child_count", "is_self", "position", "relation"}
+        return frozenset(names & {name for name, _ in self.forward.keys})

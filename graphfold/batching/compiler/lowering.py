@@ -56,6 +56,7 @@ _ARGUMENTS: Mapping[str, tuple[Operation, str]] = {
     "child_count": (op.INTEGER, EDGES),
     "is_self": (op.INTEGER, EDGES),
     "position": (op.INTEGER, EDGES),
+    "relation": (op.INTEGER, EDGES),
 }
 
 

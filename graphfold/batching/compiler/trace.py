@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, fx
@@ -99,6 +99,7 @@ class Signature(NamedTuple):
         in_rounds: whether it is a round of message passing, which reads the round before.
         device: where all tensors are.
         readable: the fields that the cell can read.
+        relations: the relations that the pass follows.
     """
 
     dtype: torch.dtype
@@ -114,6 +115,7 @@ class Signature(NamedTuple):
     in_rounds: bool = False
     device: torch.device = torch.device("cpu")
     readable: Readable = Readable(frozenset(), frozenset())
+    relations: tuple[str, ...] = ()
 
     def count_edges(self, sizes: Sizes) -> int:
         """The number of edges in a trace."""
@@ -202,11 +204,10 @@ def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
             {name: t for (how, name), t in read.items() if how == wanted}
             for wanted in ("edge", "shared")
         )
-        reader = TracedReader(cell, read, signature.differentiate)
+        reader = TracedReader(cell, read, signature)
         size: Any = guard.counted(sizes.nodes)
-        children = Children(
-            reader, size, signature.arity, edge, shared, signature.readable, _KERNEL
-        )
+        arity, readable, relations = signature.arity, signature.readable, signature.relations
+        children = Children(reader, size, arity, edge, shared, readable, relations, _KERNEL)
         state = _call(cell, x, children, guard)
         _check(cell, state, sizes)
         returned = [state[name] for name in cell.fields]
@@ -269,7 +270,8 @@ def _arguments(
             found["previous", name] = (nodes, widths[name]), signature.dtype
     found["count", ""] = (nodes,), torch.int64
     found["ptr", ""] = (nodes + 1,), torch.int64
-    for name in ("parent", "child_count", "is_self", "position"):
+    of_several = ["relation"] if len(signature.relations) > 1 else []
+    for name in ("parent", "child_count", "is_self", "position", *of_several):
         found[name, ""] = (edges,), torch.int64
     return found
 
@@ -337,13 +339,13 @@ class TracedReader(StateReader):
     Args:
         cell: the cell that reads.
         given: (how, name) -> what stands for it.
-        differentiate: whether gradients are wanted.
+        signature: what the cell may read.
     """
 
     def __init__(
-        self, cell: Cell, given: Mapping[tuple[str, str], Tensor], differentiate: bool
+        self, cell: Cell, given: Mapping[tuple[str, str], Tensor], signature: Signature
     ) -> None:
-        self._cell, self._given, self._differentiate = cell, given, differentiate
+        self._cell, self._given, self._signature = cell, given, signature
         self.ptr, self.parent = given["ptr", ""], given["parent", ""]
 
     def rows(self, field: str) -> Tensor:
@@ -369,6 +371,10 @@ class TracedReader(StateReader):
     def position(self) -> Tensor:
         return self._given["position", ""]
 
+    def of_relation(self, relation: str) -> tuple[StateReader, Mapping[str, Tensor]]:
+        is_own = self._given["relation", ""] == self._signature.relations.index(relation)
+        return _RelationReader(self, is_own, self._signature.dtype), _NoColumns()
+
     def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
         return unknown_field(self._cell, field, names)
 
@@ -379,7 +385,50 @@ class TracedReader(StateReader):
             )
         given = self._given[how, field]
         # Children are fetched when they are read; where gradients are off, there is none for them.
-        return given if torch.is_grad_enabled() or not self._differentiate else given.detach()
+        differentiate = self._signature.differentiate
+        return given if torch.is_grad_enabled() or not differentiate else given.detach()
+
+
+def _refuse_edges(*_: object) -> NoReturn:
+    raise Untraceable(
+        "it reads the edges of one of several relations; of these, sums and means of fields, and "
+        "counts, are compiled"
+    )
+
+
+class _NoColumns(Mapping[str, Tensor]):
+    """The columns of the edges of one of several relations, which programs do not have."""
+
+    __getitem__ = __iter__ = __len__ = _refuse_edges
+
+
+class _RelationReader(StateReader):
+    """The children along one of several relations: sums in which those along others are times 0.
+
+    Args:
+        reader: of all children.
+        is_own: [num_child_edges] bool, whether an edge is of the relation.
+        dtype: of the fields.
+    """
+
+    rows = child_count = is_self = position = of_relation = _refuse_edges  # type: ignore[assignment]
+    ptr = parent = property(_refuse_edges)
+
+    def __init__(self, reader: TracedReader, is_own: Tensor, dtype: torch.dtype) -> None:
+        self._reader, self._is_own, self._dtype = reader, is_own, dtype
+
+    def sum(self, field: str, weight: Tensor | None) -> Tensor:
+        own = self._is_own.to(self._dtype) if weight is None else _refuse_edges()
+        return self._reader.sum(field, own)
+
+    def previous(self, field: str) -> Tensor:
+        return self._reader.previous(field)
+
+    def count(self) -> Tensor:
+        return _KERNEL.sum(1 * self._is_own, self._reader.ptr, self._reader.parent)
+
+    def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
+        return self._reader.unknown_field(field, names)
 
 
 #: Reductions that a trace names.

@@ -95,6 +95,7 @@ def _call(
         read.edge(group),
         inputs.shared,
         inputs.readable[group.op_type],
+        inputs.relations,
         inputs.kernel,
     )
     new: Mapping[str, Tensor] = cell(read.x(group), children)
@@ -112,11 +113,11 @@ class EagerReader(StateReader):
     """
 
     def __init__(self, inputs: PassInputs, states: GroupStates, group: Group) -> None:
-        self._plan, self._cell = inputs.plan, inputs.cells[group.op_type]
+        self._inputs, self._plan = inputs, states.plan
         self._states = states
         self._group = group
-        self.parent = inputs.plan.group_parent(group)
-        self.ptr = inputs.plan.group_ptr(group)
+        self.parent = self._plan.group_parent(group)
+        self.ptr = self._plan.group_ptr(group)
 
     def rows(self, field: str) -> Tensor:
         return self._states.children(field, self._group)
@@ -133,8 +134,15 @@ class EagerReader(StateReader):
     def previous(self, field: str) -> Tensor:
         return self._states.previous(field, self._group)
 
+    def of_relation(self, relation: str) -> tuple[StateReader, Mapping[str, Tensor]]:
+        states = self._states.of_relation(relation)
+        group = states.plan.types[self._group.op_type]
+        columns = self._inputs.relations[relation]
+        edge = select_columns(columns, states.plan.edge[group.edges])
+        return EagerReader(self._inputs, states, group), edge
+
     def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
-        return unknown_field(self._cell, field, names)
+        return unknown_field(self._inputs.cells[self._group.op_type], field, names)
 
 
 class GroupInputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 
@@ -31,11 +32,23 @@ class GroupStates(ABC):
     """
 
     def __init__(self, plan: PassSchedule, absent: Mapping[str, Tensor]) -> None:
-        self._plan, self._routes = plan, plan.routes
+        self.follow(plan)
+        self._by_relation: dict[str, GroupStates] = {}
         # Row 0, what absent children read, stands there like a group that came first.
         self._fields = {name: {0: row} for name, row in absent.items()}
-        self._pieces: dict[tuple[str, int], Parts] = {}
         self._mode = EngineMode()  # of all that is kept for later reads
+
+    def follow(self, plan: PassSchedule) -> None:
+        """Has children read along the edges of a plan."""
+        self.plan, self._routes = plan, plan.routes
+        self._pieces: dict[tuple[str, int], Parts] = {}
+
+    def of_relation(self, relation: str) -> GroupStates:
+        """The same states, read along the edges of one of several relations."""
+        if relation not in self._by_relation:
+            self._by_relation[relation] = copy.copy(self)
+            self._by_relation[relation].follow(self.plan.by_relation[relation])
+        return self._by_relation[relation]
 
     @abstractmethod
     def before(self, field: str, group: Group) -> Tensor | None:
@@ -62,12 +75,12 @@ class GroupStates(ABC):
             return self._gather(field, sources[0])
         pieces = [self._read_by_all(field, source)[group.start] for source in sources]
         if len(pieces) <= 1:
-            return pieces[0].clone() if pieces else self._fields[field][0][:0]
+            return pieces[0].clone() if pieces else self._fields[field][0][:0].clone()
         return torch.cat(pieces).index_select(0, self._routes.order[group.start])
 
     def sum(self, field: str, weight: Tensor | None, group: Group) -> Tensor:
         """[group_size, width] sums over what the edges of a group read, weighted or not."""
-        ptr, parent = self._plan.group_ptr(group), self._plan.group_parent(group)
+        ptr, parent = self.plan.group_ptr(group), self.plan.group_parent(group)
         source = self._only_source(field, group)
         if source is None:
             rows = self.children(field, group)
@@ -103,7 +116,7 @@ class GroupStates(ABC):
     def _read(self, field: str, source: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The rows that are read of a source, in order, as `gather_rows` takes them."""
         values = self._fields[field][source]
-        ptr = self._plan.reader_ptr[source : source + values.shape[0] + 1]
+        ptr = self.plan.reader_ptr[source : source + values.shape[0] + 1]
         return values, self._routes.index[source], self._routes.by_row[source], ptr - ptr[0]
 
 
@@ -122,7 +135,7 @@ class LevelStates(GroupStates):
 
     def join(self) -> dict[str, Tensor]:
         """field -> [num_rows + 1, width], once all groups have run."""
-        starts = [0, *(group.start for group in self._plan.in_row_order)]
+        starts = [0, *(group.start for group in self.plan.in_row_order)]
         return {
             name: torch.cat([rows[start] for start in starts])
             for name, rows in self._fields.items()
@@ -133,7 +146,7 @@ class LevelStates(GroupStates):
             return None
         if field not in self._own:
             with self._mode.on():
-                self._own[field] = self._plan.split_rows(self._inputs.given[field])
+                self._own[field] = self.plan.split_rows(self._inputs.given[field])
         return self._own[field][group.start]
 
     def children(self, field: str, group: Group) -> Tensor:
@@ -141,8 +154,8 @@ class LevelStates(GroupStates):
             return super().children(field, group)
         if field not in self._given:  # this pass does not write it
             with self._mode.on():
-                rows = select_rows(self._inputs.given[field], self._plan.child_row)
-                self._given[field] = self._plan.split_edges(rows)
+                rows = select_rows(self._inputs.given[field], self.plan.child_row)
+                self._given[field] = self.plan.split_edges(rows)
         return self._given[field][group.start].clone()
 
     def _absent_rows(self) -> Iterator[tuple[str, Tensor]]:

@@ -40,6 +40,8 @@ class PassInputs:
     shared: Mapping[str, Tensor]
     kernel: Kernel
     readable: Mapping[int, Readable]  # op type -> the fields that its cell can read
+    # Relation that the pass follows -> the columns of its edges, in the order of the graph.
+    relations: Mapping[str, Mapping[str, Tensor]]
     tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
     kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
 

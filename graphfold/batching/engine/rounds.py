@@ -48,6 +48,7 @@ class RoundsInputs:
     cells: Mapping[int, Cell]
     x: Mapping[int, NodeInput]  # in the order of rows
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
+    relations: Mapping[str, Mapping[str, Tensor]]  # see `PassInputs`
     tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
     kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
     shared: Mapping[str, Tensor]
@@ -86,6 +87,7 @@ class RoundsInputs:
             shared=self.shared,
             kernel=self.kernel,
             readable=self.readable,
+            relations=self.relations,
             tables=self.tables,
             kind=None if self.kind is None else self.kind.index_select(0, plan.edge),
         )
@@ -140,7 +142,7 @@ def make_rounds(
     state: TypedFields,
     sources: FieldSources,
     x: Sequence[Mapping[int, NodeInput]],
-    edge: Mapping[str, Tensor],
+    relations: Mapping[str, Mapping[str, Tensor]],
     num_edges: int,
     absent: Mapping[str, Tensor],
     shared: Mapping[str, Tensor],
@@ -154,12 +156,13 @@ def make_rounds(
         state: of earlier passes, in the rows of one round.
         sources: the cells of each round, and where fields come from.
         x: op type -> what `Cell.before` returned, of each round.
-        edge: column -> [num_edges, ...] in the order of the relation.
-        num_edges: of the relation.
+        relations: relation -> column -> [num_edges, ...] in the order of the relation.
+        num_edges: of all relations.
         absent: field -> [width] what an absent child reads; zeros if not here.
         shared: what all cells may read.
         kernel: what reduces over children.
     """
+    edge = next(iter(relations.values())) if len(relations) == 1 else {}
     kinds = None
     cells: dict[int, Cell] = {}
     rows: dict[int, NodeInput] = {}
@@ -187,6 +190,7 @@ def make_rounds(
         cells=cells,
         x=rows,
         edge=edge,
+        relations=relations,
         tables=tables,
         kind=None if kinds is None else kinds.kind,
         shared=shared,

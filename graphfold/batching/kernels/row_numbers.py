@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,34 +47,43 @@ def merge_equal(nodes: IntArray, keys: Iterable[Numbers], first: IntArray) -> No
 def node_numbers(dag: TypedDAG) -> Numbers:
     """A number per node that tells its type and its features."""
     op_type = dag.op_type.numpy()
-    value, total = np.empty_like(op_type), 0
+    parts = []
     for index, node_type in enumerate(dag.schema.types):
         columns = dag.features(node_type.name).values()
-        nodes = (op_type == index).nonzero()[0]
-        own = row_numbers((column.numpy() for column in columns), len(nodes))
+        num_rows = int(np.count_nonzero(op_type == index))
+        parts.append(row_numbers((column.numpy() for column in columns), num_rows))
+    joined, value = _joined(parts), np.empty_like(op_type)
+    value[stable_order(op_type)] = joined.value
+    return Numbers(value, joined.size)
+
+
+def edge_numbers(dag: TypedDAG, spaces: Sequence[str]) -> Numbers:
+    """A number per edge that tells its columns, a self-loop, and its space, which are in turn."""
+    return _joined([_numbers_of_space(dag, space) for space in spaces])
+
+
+def _numbers_of_space(dag: TypedDAG, space: str) -> Numbers:
+    columns = [column.numpy() for column in dag.columns[space].values()]
+    loops = None if space == "inputs" else self_loops(dag, [space.removeprefix("relation:")])
+    return row_numbers(columns if loops is None else [*columns, loops], dag.num_rows(space))
+
+
+def self_loops(dag: TypedDAG, relations: Sequence[str]) -> IntArray | None:
+    """[num_edges] 1 where an edge leads from a node to itself, else 0; None if none does."""
+    edges = [dag.relations[name] for name in relations]
+    loops = np.concatenate([e.index.numpy() == run_numbers(e.ptr.numpy()) for e in edges])
+    return loops.astype(np.int64) if loops.any() else None
+
+
+def _joined(parts: Sequence[Numbers]) -> Numbers:
+    """The numbers of rows of several kinds in turn; rows of different kinds are not equal."""
+    values, total = [np.zeros(0, dtype=np.int64)], 0
+    for own in parts:
         if total + own.size > _MOST:
             own = _renumbered(own)
-        value[nodes] = own.value + total
+        values.append(own.value + total)
         total += own.size
-    return Numbers(value, total)
-
-
-def edge_numbers(dag: TypedDAG, space: str) -> Numbers:
-    """A number per edge of "inputs" or of a relation that tells its columns, and a self-loop."""
-    columns = [column.numpy() for column in dag.columns[space].values()]
-    if space == "inputs":
-        return row_numbers(columns, len(dag.input_index))
-    relation = space.removeprefix("relation:")
-    loops = self_loops(dag, relation)
-    extra = [] if loops is None else [loops]
-    return row_numbers([*columns, *extra], len(dag.relations[relation].index))
-
-
-def self_loops(dag: TypedDAG, relation: str) -> IntArray | None:
-    """[num_edges] 1 where an edge leads from a node to itself, else 0; None if none does."""
-    edges = dag.relations[relation]
-    loops = edges.index.numpy() == run_numbers(edges.ptr.numpy())
-    return loops.astype(np.int64) if loops.any() else None
+    return Numbers(np.concatenate(values), total)
 
 
 def row_numbers(columns: Iterable[npt.NDArray[Any]], num_rows: int) -> Numbers:

@@ -23,7 +23,7 @@ from graphfold.batching.kernels.row_numbers import (
     merge_equal,
     node_numbers,
 )
-from graphfold.batching.scheduling.edges import Edges, depth_of_pass
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass, relation_numbers
 from graphfold.batching.scheduling.passes import Pass, Rounds
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, count_pointers, run_numbers, stable_order
@@ -66,7 +66,8 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
     rounds: list[list[Classes]] = []
     depth: list[IntArray | None] = []
     for item in passes:
-        read = _Reading(Edges.of_pass(dag, item), edge_numbers(dag, item.space))
+        edges = Edges.of_pass(dag, item)
+        read = _Reading(edges, edge_numbers(dag, item.spaces), relation_numbers(dag, item))
         rounds.append([])
         if isinstance(item, Rounds):
             depth.append(None)
@@ -86,6 +87,7 @@ class _Reading(NamedTuple):
 
     edges: Edges
     columns: Numbers  # a number per edge of the graph that tells its columns
+    relation: IntArray  # of each edge of the graph, see `relation_numbers`
 
     def keys(self, nodes: IntArray, slots: IntArray, first: IntArray) -> Iterator[Numbers]:
         """Columns that agree for nodes that read the same, if they have as many edges.
@@ -146,12 +148,14 @@ def _by_degree(nodes: IntArray, ptr: IntArray) -> Iterator[tuple[IntArray, IntAr
 
 def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Iterator[Classes]:
     """The classes after each round of message passing."""
-    # A cell may read how many neighbours, itself left out, its neighbour has; after a round, equal
-    # nodes have equal edges.
-    reader = run_numbers(read.edges.ptr)
-    others = np.bincount(reader[read.edges.child != reader], minlength=len(read.edges.ptr) - 1)
-    seen = before.first
-    own = [before.numbers, Numbers(others, int(others.max(initial=0)) + 1)]
+    # A cell may read how many neighbours, itself left out, its neighbour has along each relation;
+    # after a round, equal nodes have equal edges.
+    reader, seen = run_numbers(read.edges.ptr), before.first
+    is_other, relation = read.edges.child != reader, read.relation[read.edges.number]
+    own = [before.numbers]
+    for number in range(relation.max(initial=0) + 1):
+        others = np.bincount(reader[is_other & (relation == number)], minlength=len(seen))
+        own.append(Numbers(others, int(others.max(initial=0)) + 1))
     merge_equal(np.arange(len(seen)), own, seen)
     for _ in range(num_rounds):
         before = _after_round(read, before, seen)

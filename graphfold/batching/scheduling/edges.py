@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,9 @@ class Edges(NamedTuple):
     ptr: IntArray  # [num_nodes + 1] where each node's edges begin
     child: IntArray  # [num_edges] the node that is read
     parent: IntArray  # [num_edges] the node that reads
-    number: IntArray  # [num_edges] the edge's number in the `TypedDAG`
+    # [num_edges] the edge's number in the `TypedDAG`; of several relations, those of the second
+    # follow those of the first, and so on.
+    number: IntArray
 
     @staticmethod
     def from_csr(ptr: IntArray, child: IntArray) -> Edges:
@@ -36,13 +39,25 @@ class Edges(NamedTuple):
         return Edges(ptr, child, parent, np.arange(len(child)))
 
     @staticmethod
+    def joined(parts: Sequence[Edges]) -> Edges:
+        """The edges of several relations; a node reads along the first of them first."""
+        if len(parts) == 1:
+            return parts[0]
+        child, parent = (np.concatenate(own) for own in list(zip(*parts, strict=True))[1:3])
+        order = stable_order(parent)
+        ptr = count_pointers(parent, parts[0].num_nodes)
+        return Edges(ptr, child[order], parent[order], order)
+
+    @staticmethod
     def of_pass(dag: TypedDAG, item: Pass) -> Edges:
         """The edges that the nodes of graphs read in a pass.
 
         Raises:
             SchemaError: if it names a relation that the schema lacks.
         """
-        edges = Edges.from_csr(*(part.numpy() for part in edges_of_pass(dag, item)))
+        edges = Edges.joined(
+            [Edges.from_csr(ptr.numpy(), child.numpy()) for ptr, child in edges_of_pass(dag, item)]
+        )
         return edges.reversed() if isinstance(item, Down) else edges
 
     @property
@@ -76,17 +91,23 @@ class Edges(NamedTuple):
         return Edges(ptr, position[self.child[take]], parent, self.number[take])
 
 
-def edges_of_pass(dag: TypedDAG, item: Pass) -> tuple[Tensor, Tensor]:
+def edges_of_pass(dag: TypedDAG, item: Pass) -> list[tuple[Tensor, Tensor]]:
     """([num_nodes + 1], [num_edges]) where each node's edges begin, and what they come from.
+
+    Of each relation of the pass, or of the inputs.
 
     Raises:
         SchemaError: if the pass names a relation that the schema lacks.
     """
-    if item.relation is None:
-        return dag.input_ptr, dag.input_index
-    dag.schema.relation(item.relation)
-    found = dag.relations[item.relation]
-    return found.ptr, found.index
+    if not item.relations:
+        return [(dag.input_ptr, dag.input_index)]
+    names = [dag.schema.relation(name).name for name in item.relations]
+    return [(dag.relations[name].ptr, dag.relations[name].index) for name in names]
+
+
+def relation_numbers(dag: TypedDAG, item: Pass) -> IntArray:
+    """[num_edges] by the number of an edge, which of the pass's relations it is of."""
+    return np.repeat(np.arange(len(item.spaces)), [dag.num_rows(space) for space in item.spaces])
 
 
 def depth_of_pass(dag: TypedDAG, item: Up | Down, edges: Edges) -> IntArray:

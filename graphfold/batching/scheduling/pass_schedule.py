@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ class PassSchedule:
     child_ptr: Tensor  # [num_rows + 1] int64, where the child edges of each row begin
     child_row: Tensor  # [num_edges] int64, the row that each edge reads; 0 for an absent child
     reading: Tensor  # [num_edges] int64, the position of the row that reads
-    edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`
+    edge: Tensor  # [num_edges] int64, the number of the edge in the `TypedDAG`, see `Edges`
     type_order: tuple[RowIndex | None, ...]  # per type, its nodes in row order; None: node order
     read_types: frozenset[tuple[int, int]]  # (type that reads, type that is read) in this batch
     # Of unrolled rounds: what `child_counts` gives, and [num_rows + 1] the row of the same node in
@@ -77,6 +77,10 @@ class PassSchedule:
     neighbor_count: Tensor | None = None
     loop: Tensor | None = None  # [num_edges] see `self_loops`; None where there is none
     previous_row: Tensor | None = None
+    # Of several relations: [num_edges] which of them each edge is of, and, of unrolled rounds, for
+    # each the plan of the same rows with its edges alone.
+    relation: Tensor | None = None
+    by_relation: Mapping[str, PassSchedule] = field(default_factory=dict)
     on_cpu: PassSchedule | None = None  # of a plan on a GPU, the plan that it is a copy of
 
     @property
@@ -234,6 +238,7 @@ class PassSchedule:
             self,
             **moved,
             type_order=tuple(t and t.map_tensors(function) for t in self.type_order),
+            by_relation={n: p.map_tensors(function) for n, p in self.by_relation.items()},
             on_cpu=None if moved["row"].is_cpu else self.host,
         )
 

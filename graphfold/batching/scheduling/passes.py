@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,9 +31,14 @@ class _AlongEdges:
         return None if self.edges == INPUTS else self.edges
 
     @property
-    def space(self) -> str:
+    def relations(self) -> tuple[str, ...]:
+        """The relation that it follows; empty for the inputs."""
+        return () if self.relation is None else (self.relation,)
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
         """The space of the columns of the edges in a graph."""
-        return self.edges if self.relation is None else f"relation:{self.relation}"
+        return (self.edges,) if self.relation is None else (f"relation:{self.relation}",)
 
 
 class Up(_AlongEdges):
@@ -55,26 +60,40 @@ class Rounds:
     """Rounds of message passing: every node reads its neighbours' state of the round before.
 
     Args:
-        relation: the relation that names the neighbours.
+        relation: the relation that names the neighbours, or several relations; a cell reads the
+            neighbours of one of several as `children["NAME"]`.
         rounds: how many rounds, at least one.
 
     Raises:
-        ConfigError: if there are no rounds, or more than `MAX_ROUNDS`.
+        ConfigError: if there are no rounds, or more than `MAX_ROUNDS`; if there is no relation, or
+            one occurs twice.
     """
 
-    relation: str
+    relation: str | Sequence[str]
     rounds: int
 
     def __post_init__(self) -> None:
+        names = self.relations
+        if not names or len({*names}) < len(names):
+            raise ConfigError(
+                f"Rounds has the relations {[*names]}. Name at least one, and each of them once."
+            )
+        # Passes are compared and hashed, and a list of one relation is that relation.
+        object.__setattr__(self, "relation", names if len(names) > 1 else names[0])
         if self.rounds < 1:
             raise ConfigError(f"Rounds has rounds={self.rounds}. Ask for at least one round.")
         if self.rounds > MAX_ROUNDS:
             raise ConfigError(f"Rounds has rounds={self.rounds}. Ask for at most {MAX_ROUNDS:,}.")
 
     @property
-    def space(self) -> str:
-        """The space of the columns of the edges in a graph."""
-        return f"relation:{self.relation}"
+    def relations(self) -> tuple[str, ...]:
+        """The relations that it follows, in order."""
+        return (self.relation,) if isinstance(self.relation, str) else tuple(self.relation)
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """The space of the columns of the edges of each relation in a graph."""
+        return tuple(f"relation:{name}" for name in self.relations)
 
 
 Pass: TypeAlias = Up | Down | Rounds

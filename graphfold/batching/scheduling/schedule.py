@@ -12,7 +12,7 @@ from torch import Tensor
 from graphfold._torch import outside_modes
 from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal, self_loops
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.batching.scheduling.edges import Edges, depth_of_pass
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass, relation_numbers
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
@@ -144,12 +144,10 @@ def _build_pass(
 
     A class has the edges and the depth of its representative.
     """
-    choose, edges = get_policy(policy), Edges.of_pass(dag, item)
+    choose = get_policy(policy)
     if isinstance(item, Rounds):
-        plan, loops = plan_round(inputs, edges, classes), self_loops(dag, item.relation)
-        if loops is not None:
-            plan = replace(plan, loop=torch.from_numpy(loops[plan.edge.numpy()]))
-        return plan, unroll(plan, item.rounds, [_equal_rows(plan, stage) for stage in stages])
+        return _build_rounds(dag, item, inputs, classes, stages)
+    edges = Edges.of_pass(dag, item)
     if classes is not None:
         edges = edges.select(classes.representative, np.append(classes.inverse, -1))
     depth = depth_of_pass(dag, item, edges) if depth is None else depth
@@ -159,6 +157,30 @@ def _build_pass(
     rank = _rank(dag.num_graphs, graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
     return plan_levels(inputs, edges, step, rank), None
+
+
+def _build_rounds(
+    dag: TypedDAG,
+    item: Rounds,
+    inputs: CellInputs,
+    classes: Classes | None,
+    stages: Sequence[Numbers],
+) -> tuple[PassSchedule, UnrolledRounds]:
+    """The plan of a round, and of all rounds; of several relations, for each one of its own."""
+    plan = plan_round(inputs, Edges.of_pass(dag, item), classes)
+    loops, relations = self_loops(dag, item.relations), item.relations
+    if loops is not None:
+        plan = replace(plan, loop=torch.from_numpy(loops[plan.edge.numpy()]))
+    if len(relations) > 1:
+        relation = relation_numbers(dag, item)[plan.edge.numpy()]
+        plan = replace(plan, relation=torch.from_numpy(relation))
+    unrolled = unroll(plan, item.rounds, [_equal_rows(plan, stage) for stage in stages])
+    if len(relations) > 1:
+        own = (Rounds(name, item.rounds) for name in relations)
+        parts = (_build_rounds(dag, part, inputs, classes, stages)[1].plan for part in own)
+        by_relation = dict(zip(relations, parts, strict=True))
+        unrolled = replace(unrolled, plan=replace(unrolled.plan, by_relation=by_relation))
+    return plan, unrolled
 
 
 def _equal_rows(plan: PassSchedule, numbers: Numbers) -> IntArray:

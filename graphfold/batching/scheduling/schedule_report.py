@@ -97,7 +97,7 @@ def _launches(item: Pass, plan: PassSchedule, num_nodes: int | None) -> Launches
     name, times = type(item).__name__, 1
     if isinstance(item, Rounds):
         # In a round nodes read what was before, so each type that occurs takes one call.
-        name, times, bound = f"Rounds({item.relation})", item.rounds, len(plan.groups)
+        name, times, bound = f"Rounds({', '.join(item.relations)})", item.rounds, len(plan.groups)
     else:
         bound = lower_bound(plan)
     return Launches(

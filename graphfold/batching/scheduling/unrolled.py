@@ -146,6 +146,7 @@ def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) 
         previous_row=numpy(np.append(0, before)),
         neighbor_count=numpy(degree[plan.child_row.numpy()[edges]]),
         loop=None if plan.loop is None else numpy(plan.loop.numpy()[edges]),
+        relation=None if plan.relation is None else numpy(plan.relation.numpy()[edges]),
     )
     return UnrolledRounds(unrolled, *_find_indices(plan, blocks, of))
 

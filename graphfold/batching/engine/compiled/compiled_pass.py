@@ -19,7 +19,12 @@ from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 
 #: The integers of a plan that cells may read -> its attribute.
-INTEGERS = {"child_count": "child_counts", "is_self": "self_loops", "position": "child_positions"}
+INTEGERS = {
+    "child_count": "child_counts",
+    "is_self": "self_loops",
+    "position": "child_positions",
+    "relation": "relation",
+}
 #: Op type, or None for all types, and what it is there.
 Named: TypeAlias = tuple[int | None, Key]
 

@@ -154,6 +154,7 @@ class WantedPrograms:
             in_rounds=in_rounds,
             device=self.device,
             readable=readable,
+            relations=tuple(self.inputs.relations),
         )
 
     def _kinds(self, tensors: Iterable[tuple[str, Tensor]], first: int) -> tuple[Kind, ...]:

@@ -139,6 +139,7 @@ class PassTrial(Trial):
             shared=self._shared(),
             kernel=NATIVE,
             readable={_TRIED: self.signature.readable},
+            relations={name: {} for name in self.signature.relations},
             **self._edges(_TRIED, len(plan.edge)),
         )
 
@@ -174,16 +175,14 @@ def _plan(
     return plan.map_tensors(lambda tensor: tensor.to(device))
 
 
-_SCHEMA = Schema((NodeType("node"),), relations=(EdgeType("link"),))
-
-
 class RoundTrial(Trial):
     """All nodes are of one type; each reads some others, or itself."""
 
     in_rounds = True
 
     def _make(self, most: int) -> None:
-        schedule = _schedule(self.size, most).to(self.signature.device)
+        schedule = _schedule(self.size, most, self.signature.relations)
+        schedule = schedule.to(self.signature.device)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
         assert unrolled is not None
         states = {name: {0: rows} for name, rows in self._states(self.size).items()}
@@ -199,6 +198,7 @@ class RoundTrial(Trial):
             shared=self._shared(),
             kernel=NATIVE,
             readable={1: self.signature.readable},
+            relations={name: {} for name in self.signature.relations},
             **self._edges(1, len(plan.edge)),
         )
 
@@ -211,7 +211,7 @@ class RoundTrial(Trial):
     def run_alone(self) -> list[Tensor]:
         """A round of nodes without neighbours."""
         assert not len(self._inputs.unrolled.plan.edge)
-        schedule = _schedule(1, 0).to(self.signature.device)
+        schedule = _schedule(1, 0, self.signature.relations).to(self.signature.device)
         (plan,), (unrolled,) = schedule.passes, schedule.unrolled
         assert unrolled is not None
         found = []
@@ -233,12 +233,14 @@ class RoundTrial(Trial):
 
 
 @cache
-def _schedule(size: int, most: int) -> Schedule:
-    """A round of a graph with a limited number of neighbours."""
-    rng, builder = np.random.default_rng(size + most), GraphBuilder(_SCHEMA)
+def _schedule(size: int, most: int, relations: tuple[str, ...]) -> Schedule:
+    """A round of a graph with a limited number of neighbours along each relation."""
+    schema = Schema((NodeType("node"),), relations=tuple(map(EdgeType, relations)))
+    rng, builder = np.random.default_rng(size + most), GraphBuilder(schema)
     nodes = [builder.node("node") for _ in range(size)]
-    target = [node for node in nodes for _ in range(rng.integers(0, most + 1))]
-    builder.edges("link", rng.integers(0, size, len(target)).tolist(), target)
+    for relation in relations:
+        target = [node for node in nodes for _ in range(rng.integers(0, most + 1))]
+        builder.edges(relation, rng.integers(0, size, len(target)).tolist(), target)
     builder.output(nodes[-1])
     builder.finish()
-    return build_schedule(builder.build(), [Rounds("link", 1)])
+    return build_schedule(builder.build(), [Rounds(relations, 1)])
