@@ -118,6 +118,7 @@ def test_how_a_cell_runs_that_cannot_be_compiled() -> None:
     assert "It runs eager (Mine: " in str(found)
 
 
+@pytest.mark.filterwarnings("ignore:Mine is not compiled")
 def test_the_width_of_the_input_is_asked_for() -> None:
     with pytest.raises(ShapeError, match="which it refuses: mat1 .* Give check its input_size"):
         graphfold.check(LeafCell(2, 3))
