@@ -258,8 +258,7 @@ class Way(NamedTuple):
 
     def set(self, network: Network) -> None:
         """Sets a network to this way."""
-        if Way.of(network) != self:  # a module is slow to set
-            network.run, network.backend = self
+        vars(network).update(self._asdict())  # a module is slow to set
 
 
 def engine_forwards(network: Network, forward: Forward) -> dict[str, Forward]:
@@ -269,11 +268,15 @@ def engine_forwards(network: Network, forward: Forward) -> dict[str, Forward]:
 
 
 def with_way(network: Network, forward: Forward, way: Way) -> Forward:
-    """A forward that first sets the way of the network that it runs."""
+    """A forward for which the network runs in a way."""
 
     def run(batch: Any) -> Tensor:
+        before = Way.of(network)
         way.set(network)
-        return forward(batch)
+        try:
+            return forward(batch)
+        finally:
+            before.set(network)
 
     return run
 

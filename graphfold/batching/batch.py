@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,27 +25,40 @@ class Batch:
     Args:
         dag: the graphs.
         schedule: their plan, built from the model's passes.
+        versions: the `versions` of the graphs for which the schedule is known to be theirs.
 
     Raises:
         ShapeError: if the schedule was built for other graphs; it is not looked at on a GPU.
     """
 
-    def __init__(self, dag: TypedDAG, schedule: Schedule) -> None:
+    def __init__(
+        self, dag: TypedDAG, schedule: Schedule, versions: list[int] | None = None
+    ) -> None:
         self.dag, self.schedule = dag, schedule
+        self.versions = versions
         self.require_schedule()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "versions": None}  # tensors of copies count from zero
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dag!r})"
 
     def require_schedule(self) -> None:
-        """Raises ShapeError unless the schedule was built for these graphs."""
+        """Raises ShapeError unless the schedule was built for these graphs.
+
+        Once that is so, it looks again where torch has counted a change in place since.
+        """
         dag = self.computed.dag
-        if dag.op_type.is_cpu and dag.structure != self.schedule.structure:
+        if not dag.op_type.is_cpu or (self.versions and self.versions == dag.versions):
+            return
+        if dag.structure != self.schedule.structure:
             raise ShapeError(
                 f"the schedule was built for other graphs than these {dag.num_graphs} with "
                 f"{dag.num_nodes} nodes. Build it from the graphs of the batch: "
                 "build_schedule(dag, passes)."
             )
+        self.versions = dag.versions
 
     @property
     def num_graphs(self) -> int:
@@ -85,6 +99,7 @@ class LoweredBatch(Batch):
     def __init__(self, dag: TypedDAG, schedule: Schedule, lowered: TypedDAG) -> None:
         self._computed = Batch(lowered, schedule)  # which requires the schedule
         self.dag, self.schedule, self.lowered = dag, schedule, lowered
+        self.versions = None
 
     @property
     def computed(self) -> Batch:
@@ -108,9 +123,11 @@ def require_batch(value: object, remedy: str) -> None:
 
 def plan_once(dag: TypedDAG, passes: tuple[Pass, ...]) -> Batch:
     """Graphs with the plan of some passes, on their device; the graphs keep it for later calls."""
-    if passes not in dag.plans:
-        dag.plans[passes] = _plan(dag, passes)
-    return Batch(dag, dag.plans[passes])
+    # Not the batch itself: graphs that hold what holds them would wait for Python's collector.
+    schedule, versions = dag.plans.get(passes, (None, None))
+    batch = Batch(dag, schedule or _plan(dag, passes), versions)
+    dag.plans[passes] = batch.schedule, batch.versions
+    return batch
 
 
 @outside_modes  # a later training uses it, too

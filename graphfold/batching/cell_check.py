@@ -104,7 +104,7 @@ def check(
     execution, want = network.execution["node"], runs.run_alone(dag)
     values = _require_same(name, "state", batch.states, want.states)
     gradients = _require_same(name, "gradient", batch.gradients, want.gradients)
-    runs.require_quotient(dag, want, name, torch.Generator().manual_seed(seed))
+    runs.require_quotient(dag, want, name, torch.Generator("cpu").manual_seed(seed))
     return CellCheck(name, values, gradients, execution)
 
 
@@ -179,7 +179,7 @@ class _Runs:
     ) -> None:
         """Raises EngineError unless the derivative along a direction is a difference quotient."""
         direction = {
-            name: torch.randn(grad.shape, dtype=grad.dtype, generator=generator)
+            name: torch.randn(grad.shape, dtype=grad.dtype, device="cpu", generator=generator)
             for name, grad in found.gradients.items()
         }
         products = [(found.gradients[name] * along).sum() for name, along in direction.items()]
@@ -219,7 +219,7 @@ def _as_leaves(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _weighted(rows: Tensor, weight: Tensor) -> Tensor:
     """A sum to which every number contributes differently."""
-    by_unit = torch.cos(torch.arange(rows.shape[1], dtype=rows.dtype))
+    by_unit = torch.arange(rows.shape[1], dtype=rows.dtype, device=rows.device).cos()
     return (rows * by_unit * weight.unsqueeze(1)).sum()
 
 

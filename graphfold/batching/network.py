@@ -79,8 +79,7 @@ class Network(nn.Module):
         learned_absent: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        _require_known("run", run, RUNS)
-        _require_known("backend", backend, (AUTO, *BACKENDS, SCATTER))
+        check_way(run, backend)
         passes, cells = split_steps(schema, steps)
         self.schema = schema
         self.passes = passes
@@ -278,12 +277,15 @@ class Network(nn.Module):
         return {self._op_types[name]: [*cells._modules.values()] for name, cells in by_name.items()}  # type: ignore[union-attr]
 
 
-def _require_known(option: str, value: object, names: Sequence[str]) -> None:
-    if value not in names:
-        raise ConfigError(
-            f"there is no {option} '{value}'.{did_you_mean(str(value), names)} "
-            f"Use one of {', '.join(names)}."
-        )
+def check_way(run: str, backend: str) -> None:
+    """Raises ConfigError unless cells can run in such a way; see `Network`."""
+    ways = {"run": (run, RUNS), "backend": (backend, (AUTO, *BACKENDS, SCATTER))}
+    for option, (value, names) in ways.items():
+        if value not in names:
+            raise ConfigError(
+                f"there is no {option} '{value}'.{did_you_mean(str(value), names)} "
+                f"Use one of {', '.join(names)}."
+            )
 
 
 def _each(by_type: nn.Module) -> Iterator[tuple[str, Cell]]:

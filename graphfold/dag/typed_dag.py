@@ -98,22 +98,28 @@ class TypedDAG:
 
     @cached_property
     def plans(self) -> dict[Any, Any]:
-        """Passes -> the plan of them; kept here by the networks that have run these graphs."""
+        """Passes -> their schedule and the `versions` it is for; written by networks that run."""
         return {}
+
+    @property
+    def versions(self) -> list[int] | None:
+        """Counts of changes in place of the parts of `structure`; None if torch does not count.
+
+        It does not count for tensors of `torch.inference_mode`, nor what numpy or `.data` change.
+        """
+        try:
+            return [part._version for part in _parts(self)]
+        except RuntimeError:
+            return None
 
     @property
     def structure(self) -> int:
         """A checksum of types and edges, computed on the CPU.
 
-        Once it is known, it is computed again where torch has counted a change in place since.
-
         Raises:
             ShapeError: if they have been changed in place since the first time: plans of the
                 graphs would be wrong.
         """
-        versions, known = _versions(self), vars(self).get("_checked")
-        if known is not None and versions is not None and known[0] == versions:
-            return known[1]  # type: ignore[no-any-return]
         checksum = _checksum_outside(self) if is_in_transform() else _checksum(self)
         if vars(self).setdefault("_first_structure", checksum) != checksum:
             raise ShapeError(
@@ -121,12 +127,11 @@ class TypedDAG:
                 "were changed in place after they had been planned. Build other graphs with "
                 "GraphBuilder, and plan those: build_schedule(dag, passes)."
             )
-        vars(self)["_checked"] = versions, checksum
         return checksum
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the plans and the count of changes, which starts from zero in copies."""
-        return {k: v for k, v in vars(self).items() if k not in ("plans", "_checked")}
+        """All but the plans, which copies make anew."""
+        return {name: value for name, value in vars(self).items() if name != "plans"}
 
     def nodes_of_type(self, name: str) -> Tensor:
         """[num_nodes_of_type] the nodes of one type, in node order."""
@@ -256,17 +261,6 @@ def _parts(dag: TypedDAG) -> list[Tensor]:
     """The tensors that plans depend on."""
     edges = [part for edges in dag.relations.values() for part in (edges.ptr, edges.index)]
     return [dag.op_type, dag.input_ptr, dag.input_index, *edges]
-
-
-def _versions(dag: TypedDAG) -> list[int] | None:
-    """Counts of changes in place of the parts of `structure`; None if torch does not count.
-
-    It does not count for tensors of `torch.inference_mode`, nor what numpy or `.data` change.
-    """
-    try:
-        return [part._version for part in _parts(dag)]
-    except RuntimeError:
-        return None
 
 
 def _checksum(dag: TypedDAG) -> int:

@@ -25,6 +25,7 @@ class Wrong(Cell):
         return {"h": self.linear(children.stack("h").flatten(1))}
 
 
+@pytest.mark.filterwarnings("ignore:Wrong is not compiled")
 @pytest.mark.parametrize("way", ["auto", "eager", "reference"])
 def test_the_note_names_cell_type_and_shapes(way: str) -> None:
     schema = Schema(types=(NodeType("word", arity=0), NodeType("phrase", arity=2)))

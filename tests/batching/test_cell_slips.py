@@ -229,31 +229,27 @@ def test_a_forward_may_take_more() -> None:
     assert run(Forward(len))["h"].shape == (9, 8)
 
 
-def build(passes: Any = None, cells: Any = None) -> Network:
-    passes = [Up()] if passes is None else passes
-    cells = [{"word": LeafCell(4, 8), "phrase": Forward(len)}] if cells is None else cells
-    return Network(SCHEMA, *zip(passes, cells, strict=True))
+def build(*steps: Any) -> Network:
+    cells = {"word": LeafCell(4, 8), "phrase": Forward(len)}
+    return Network(SCHEMA, *(steps or [(Up(), cells)]))
 
 
+PAIRS = r"takes pairs of a pass and its cells, but this is {} Give \(Up\(\), {{'TYPE': cell}}\)"
 ARGUMENTS: dict[str, tuple[Callable[[], object], type[GraphfoldError], str]] = {
-    "one_pass": (lambda: build(Up()), KindError, r"passes is Up\(.*\), .* Give a list, such as"),
-    "class": (
-        lambda: build([Up]),
+    "no_cells": (lambda: build(Up()), KindError, PAIRS.format(r"an? Up\.")),
+    "listed": (lambda: build([Up()], [{}]), KindError, PAIRS.format(r"a list of 1\.")),
+    "class": (lambda: build((Up, {})), KindError, PAIRS.format(r"the class Up and a dict\.")),
+    "word": (lambda: build(("up", {})), KindError, PAIRS.format(r"a str and a dict\.")),
+    "plan_of_one": (lambda: build_schedule(graphs(), Up()), KindError, "passes is Up"),  # type: ignore[arg-type]
+    "plan_of_class": (
+        lambda: build_schedule(graphs(), [Up]),  # type: ignore[list-item]
         KindError,
         "passes has <class .*Up'>, which is no pass. Give Up",
     ),
-    "word": (lambda: build("up"), KindError, "passes has 'u', which is no pass"),
-    "plan_of_one": (lambda: build_schedule(graphs(), Up()), KindError, "passes is Up"),  # type: ignore[arg-type]
-    "dict": (lambda: build(cells={"word": NOTHING}), KindError, "cells has a dict, but a list"),
-    "cell": (
-        lambda: build(cells=NOTHING),
-        KindError,
-        "cells has a Mine, but a list with a mapping",
-    ),
     "cells": (
-        lambda: build(cells=[NOTHING]),
+        lambda: build((Up(), [NOTHING])),
         KindError,
-        "cells has a Mine, but a list with a mapp",
+        "the cells of a pass are a list of 1, but a mapping of type names to cells",
     ),
     "cell_class": (
         lambda: run(Mine),
@@ -264,14 +260,9 @@ ARGUMENTS: dict[str, tuple[Callable[[], object], type[GraphfoldError], str]] = {
     "function": (lambda: run(len), KindError, "type 'phrase' has a builtin_function_or_method"),
     "none": (lambda: run(None), KindError, "type 'phrase' has None for its cell"),
     "type": (
-        lambda: build(cells=[{"wrod": LeafCell(4, 8)}]),
+        lambda: build((Up(), {"wrod": LeafCell(4, 8)})),
         ConfigError,
         "the type 'wrod', which the schema lacks. Did you mean 'word'. It has: word, phrase",
-    ),
-    "dag": (
-        lambda: build()(graphs(), X),  # type: ignore[arg-type]
-        KindError,
-        r"takes a Batch, but this is a TypedDAG. Give Batch\(dag, build_schedule\(dag, network",
     ),
     "dags": (lambda: build()([graphs()], X), KindError, "takes a Batch, but this is a list of 1"),  # type: ignore[arg-type]
     "x": (
@@ -279,21 +270,20 @@ ARGUMENTS: dict[str, tuple[Callable[[], object], type[GraphfoldError], str]] = {
         KindError,
         r"x is a Tensor of shape \[6, 4\], but a mapping of type names .* for each of word, phrase",
     ),
-    "no_x": (lambda: run(Forward(len), x=None), KindError, "x is None, but a mapping"),
+    "no_x": (
+        lambda: run(Forward(len), x=None),
+        ShapeError,
+        r"no x\['word'\], so LeafCell.before got the features of 'word', \[6, 0\], which",
+    ),
     "x_part": (
         lambda: run(Forward(len), x={**X, "word": [1.0]}),
         KindError,
         r"x\['word'\] is a list of 1. Give a tensor, or a mapping of names to tensors",
     ),
-    "x_missing": (
-        lambda: run(Forward(len), x={"word": X["word"]}),
-        ShapeError,
-        r"type 'phrase' has a cell but no input. Give x\['phrase'\]",
-    ),
     "x_spelled": (
         lambda: run(Forward(len), x={"word": X["word"], "phrases": X["phrase"]}),
         ShapeError,
-        "type 'phrase' has a cell but no input. Did you mean 'phrases'",
+        "type 'phrase' has a cell but no input. x names phrases, .* Did you mean 'phrases'",
     ),
 }
 

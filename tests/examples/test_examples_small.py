@@ -44,7 +44,7 @@ def test_sentiment_learns_four_trees(tmp_path):
     model = td.compile(module.sentiment(len(codes), size=8))
     assert td.verify(model, trees) < 1e-10
     data = td.BlockDataset(model, trees)
-    before = model.eval().run(data[[0, 1, 2, 3]])
+    before = model.eval().result(data[[0, 1, 2, 3]])
     assert before.metrics["nodes"].shape == (7 + 5 + 1 + 5, 5)
     assert before.labels["roots"] == [3, 1, 4, 0]
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)

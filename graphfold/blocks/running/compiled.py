@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from graphfold._torch import refuse_script, uncompiled
 from graphfold.batching import Batch, Cell, Network, States, Up, build_schedule
 from graphfold.batching.engine.refusals import refuse_random
+from graphfold.batching.network import check_way
 from graphfold.blocks.block import check_blocks, convert_to_block
 from graphfold.blocks.block_errors import BlockTypeError, BlockValueError, quoted
 from graphfold.blocks.contexts import Depth, run
@@ -56,6 +57,7 @@ class CompiledModel(nn.Module):
     Raises:
         BlockTypeError: if a type is unknown, a static check fails, or the root gives no tensor.
         BlockValueError: if there is a cycle.
+        ConfigError: if functions cannot run in such a way.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class CompiledModel(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        check_way(run, backend)
         self.root = convert_to_block(root)
         with transaction():  # a root that is refused may still become a part of another
             blocks = check_blocks(self.root)

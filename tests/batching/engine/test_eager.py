@@ -246,6 +246,7 @@ def run_with(cell: PhraseCell, way: str, is_training: bool, grad: bool, item) ->
         network(make_batch(dag, network), make_x(dag))
 
 
+@pytest.mark.filterwarnings("ignore:(Normed|Functional) is not compiled")
 @pytest.mark.parametrize("way", ["auto", "eager"])
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize("item", [Up(), Down()])

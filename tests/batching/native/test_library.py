@@ -224,7 +224,7 @@ def test_without_compiler_and_library_torch_runs_the_programs(cache, way):
         network, actual = run(way)
     assert set(network.execution.values()) == {"compiled (torch)"}
     torch.testing.assert_close(run(way)[1], actual, rtol=0, atol=0)  # it warns once
-    torch.testing.assert_close(actual, run(False)[1])
+    torch.testing.assert_close(actual, run("eager")[1])
     assert not cache.exists()
 
 
@@ -232,13 +232,13 @@ def test_without_compiler_and_library_torch_runs_the_programs(cache, way):
 def test_without_compiler_and_library_native_code_says_what_to_do():
     message = "backend=native cannot run: no C compiler was found: .* CC names; .* it. Use backend="
     with pytest.raises(EngineError, match=message):
-        run(True, "native")
+        run("compiled", "native")
 
 
 @needs_compiler
 def test_with_a_compiler_cells_are_compiled(cache, monkeypatch):
     without_optimisation(monkeypatch)
-    network, actual = run(True)
+    network, actual = run("compiled")
     assert set(network.execution.values()) == {"compiled (native)"}
-    torch.testing.assert_close(actual, run(False)[1])
+    torch.testing.assert_close(actual, run("eager")[1])
     assert is_whole(cache / library_name("float", instruction_set()))
