@@ -6,6 +6,7 @@ NAME is a benchmark, and each answers a question:
   trees       how fast does each tree model train?
   sequence    how much does a chain cost, compared with torch's LSTM?
   molecules   how fast are graph networks, beside PyTorch Geometric and chemprop?
+  host        how much time does a step cost beside its products: calls, plans, copies?
   train       how long is an epoch, and how much does graphfold train add to the steps?
   predict     how long does one prediction take?
 """
@@ -27,13 +28,13 @@ from graphfold.files import check_output, write_text
 if TYPE_CHECKING:
     from benchmarks.measure import Row, Settings
 
-BENCHMARKS = ("treefc", "sst", "trees", "sequence", "molecules", "train", "predict")
+BENCHMARKS = ("treefc", "sst", "trees", "sequence", "molecules", "host", "train", "predict")
 
 #: The graphs of these are generated, so there is no config to override.
 WITHOUT_CONFIG = ("treefc",)
 
 #: These measure several models, or graphs of several shapes.
-WITH_SHAPES = ("treefc", "trees", "molecules")
+WITH_SHAPES = ("treefc", "trees", "molecules", "host")
 
 #: These measure a GPU as well.
 ON_GPU = ("treefc", "sst", "trees", "sequence", "molecules")

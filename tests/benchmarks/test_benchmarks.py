@@ -134,6 +134,23 @@ def test_molecules(bench):
     assert shared == {*OWN, "product_floor"}
 
 
+def test_host(bench):
+    rows = bench("host", "--batch-size", "5", "--hidden-size", "4")
+    for shape, by_hand in (("dmpnn", ["by_hand"]), ("sst", [])):
+        steps = [*OWN, "first_use", "every_node", *by_hand]
+        steps.remove("untraced")
+        assert variants(rows, shape=shape, phase="train") == steps
+        planning = ["graphfold", "every_node", "equal_in_batch", "copy"]
+        assert variants(rows, shape=shape, phase="schedule") == planning
+    pyg = ["pyg"] if has_geometric() else []
+    assert variants(rows, shape="dmpnn_model") == ["graphfold", "every_node", *pyg]
+    for row in rows:
+        seconds = row["batch_size"] / row["examples_per_second"]
+        assert row["milliseconds"] == pytest.approx(1000 * seconds)
+    nodes = {row["computes"] for row in rows if row["variant"] in ("every_node", "by_hand", "pyg")}
+    assert nodes == {"every node"}
+
+
 def test_train(bench):
     rows = bench("train", "--batch-size", "4", "--hidden-size", "4", "logger=none")
     assert variants(rows) == [*OWN, "with_loader", "graphfold_train"]
