@@ -16,6 +16,9 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 #: With fewer nodes and edges, steps in Python take less time than array steps for each level.
 SMALL = 500
 
+#: The positions of up to so many different keys are found faster than all keys are sorted.
+FEW = 4
+
 
 def compute_depth(input_ptr: Tensor, input_index: Tensor) -> Tensor:
     """[num_nodes] the longest path from a node without inputs (0 there).
@@ -120,23 +123,27 @@ def spread_runs(start: IntArray, count: IntArray) -> tuple[IntArray, IntArray, I
         [len(count) + 1] where each run begins, and of each number the run, and the number.
     """
     ptr = run_pointers(count)
-    run = np.arange(len(count)).repeat(count)
+    run = run_numbers(ptr)
     return ptr, run, np.arange(len(run)) + (start - ptr[:-1])[run]
 
 
 def run_numbers(ptr: IntArray) -> IntArray:
     """[ptr[-1]] which of the runs that begin at `ptr` each row is in."""
-    return np.arange(len(ptr) - 1).repeat(ptr[1:] - ptr[:-1])
+    # By the number of runs that begin at or before it: `repeat` takes four times as long.
+    return np.bincount(ptr[1:-1], minlength=ptr[-1])[: ptr[-1]].cumsum()
 
 
 def stable_order(key: IntArray) -> IntArray:
     """`argsort(key)` where equal keys keep their order; `key` is not negative.
 
-    Keys of up to 16 bits are sorted by their digits. Longer ones are sorted side by side with their
-    positions, both in one integer, which takes a tenth of the time of a stable `argsort`.
+    The positions of a few keys are found key by key. Keys of up to 16 bits are sorted by their
+    digits. Longer ones are sorted side by side with their positions, both in one integer, which
+    takes a tenth of the time of a stable `argsort`.
     """
     largest = int(key.max(initial=0))
     bits = len(key).bit_length()
+    if largest < FEW:
+        return np.concatenate([(key == value).nonzero()[0] for value in range(largest + 1)])
     if largest < 1 << 16:
         return key.astype(np.uint16).argsort(kind="stable")
     if largest < 1 << (63 - bits):

@@ -265,8 +265,8 @@ def _parts(dag: TypedDAG) -> list[Tensor]:
 
 def _checksum(dag: TypedDAG) -> int:
     checksum = 0
-    for part in _parts(dag):
-        checksum = zlib.crc32(np.ascontiguousarray(part.numpy()).data, checksum)
+    for part in _parts(dag):  # nodes have numbers of 32 bits: half of the bytes, half of the time
+        checksum = zlib.crc32(np.ascontiguousarray(part.numpy(), np.int32).data, checksum)
     return checksum
 
 

@@ -29,19 +29,21 @@ class Numbers(NamedTuple):
         return Numbers(self.value[rows], self.size)
 
 
-def merge_equal(nodes: IntArray, keys: Iterable[Numbers], first: IntArray) -> None:
-    """Sets `first` of nodes with equal keys to the first of them; `nodes` ascend."""
+def first_equal(keys: Iterable[Numbers]) -> IntArray:
+    """[num_rows] the first of the rows that have the keys of each row, itself if it is that."""
     key, size = _combined(keys)
     if size <= _TABLE:
         table = np.empty(size, dtype=np.int64)
-        table[key[::-1]] = nodes[::-1]  # of nodes with equal keys, the one written last stays
-        first[nodes] = table[key]
-        return
+        # Of rows with equal keys, the one written last stays.
+        table[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+        return table[key]
     order = stable_order(key)
-    key, nodes = key[order], nodes[order]
+    key = key[order]
     is_first = np.ones(len(key), dtype=bool)
     is_first[1:] = key[1:] != key[:-1]
-    first[nodes] = nodes[is_first][is_first.cumsum() - 1]
+    first = np.empty_like(order)
+    first[order] = order[is_first][is_first.cumsum() - 1]
+    return first
 
 
 def node_numbers(dag: TypedDAG) -> Numbers:
@@ -64,14 +66,14 @@ def edge_numbers(dag: TypedDAG, spaces: Sequence[str]) -> Numbers:
 
 def _numbers_of_space(dag: TypedDAG, space: str) -> Numbers:
     columns = [column.numpy() for column in dag.columns[space].values()]
-    loops = None if space == "inputs" else self_loops(dag, [space.removeprefix("relation:")])
+    loops = None if space == "inputs" else self_loops(dag, space.removeprefix("relation:"))
     return row_numbers(columns if loops is None else [*columns, loops], dag.num_rows(space))
 
 
-def self_loops(dag: TypedDAG, relations: Sequence[str]) -> IntArray | None:
+def self_loops(dag: TypedDAG, relation: str) -> IntArray | None:
     """[num_edges] 1 where an edge leads from a node to itself, else 0; None if none does."""
-    edges = [dag.relations[name] for name in relations]
-    loops = np.concatenate([e.index.numpy() == run_numbers(e.ptr.numpy()) for e in edges])
+    edges = dag.relations[relation]
+    loops = edges.index.numpy() == run_numbers(edges.ptr.numpy())
     return loops.astype(np.int64) if loops.any() else None
 
 
@@ -140,9 +142,7 @@ class Classes(NamedTuple):
     @staticmethod
     def of_equal(numbers: Numbers) -> Classes:
         """The classes of rows with equal numbers."""
-        first = np.arange(len(numbers.value))
-        merge_equal(first.copy(), [numbers], first)
-        return Classes.of_first(first)
+        return Classes.of_first(first_equal([numbers]))
 
     @property
     def first(self) -> IntArray:

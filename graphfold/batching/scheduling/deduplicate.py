@@ -20,7 +20,7 @@ from graphfold.batching.kernels.row_numbers import (
     Classes,
     Numbers,
     edge_numbers,
-    merge_equal,
+    first_equal,
     node_numbers,
 )
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass, relation_numbers
@@ -30,22 +30,23 @@ from graphfold.dag.depth import IntArray, count_pointers, run_numbers, stable_or
 
 
 class EqualNodes(NamedTuple):
-    """The nodes that are equal in themselves, and those that come to equal states."""
+    """The nodes that come to equal states; all else is of these classes, not of the nodes."""
 
+    final: Classes  # of nodes that are equal after all passes
     own: Classes  # of equal type and features
-    final: Classes  # after all passes
-    # Of each pass, if it is rounds, before the first and after each: a number of each node that
-    # represents others in the end, which is that of those that it still equals then.
-    rounds: tuple[tuple[Numbers, ...], ...]
+    # Before and after each round: a number of each class, which is that of those that it still
+    # equals then; None where it equals no other.
+    stages: tuple[Numbers | None, ...]
+    begin: tuple[int, ...]  # of each pass, if it is rounds, the stage before the first
     depth: tuple[IntArray | None, ...]  # of each pass up or down, see `depth_of_pass`
 
     def among(self, nodes: IntArray) -> EqualNodes:
         """The quotient of some nodes alone, renumbered."""
         final = self.final.among(nodes)
         kept = self.final.inverse[nodes[final.representative]]
-        rounds = (tuple(stage.at(kept) for stage in stages) for stages in self.rounds)
-        depth = tuple(None if own is None else own[nodes] for own in self.depth)
-        return EqualNodes(self.own.among(nodes), final, tuple(rounds), depth)
+        stages = tuple(stage and stage.at(kept) for stage in self.stages)
+        depth = tuple(None if own is None else own[kept] for own in self.depth)
+        return EqualNodes(final, self.own.among(kept), stages, self.begin, depth)
 
 
 def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
@@ -63,23 +64,32 @@ def deduplicate(dag: TypedDAG, passes: Sequence[Pass]) -> EqualNodes:
         SchemaError: if a pass names a relation that the schema lacks.
     """
     own = final = Classes.of_equal(node_numbers(dag))
-    rounds: list[list[Classes]] = []
+    stages: list[Classes] = []
+    begin: list[int] = []
     depth: list[IntArray | None] = []
     for item in passes:
         edges = Edges.of_pass(dag, item)
         read = _Reading(edges, edge_numbers(dag, item.spaces), relation_numbers(dag, item))
-        rounds.append([])
         if isinstance(item, Rounds):
+            if not (stages and stages[-1] is final):
+                stages.append(final)
+            begin.append(len(stages) - 1)
             depth.append(None)
-            rounds[-1] += [final, *_after_rounds(read, item.rounds, final)]
-            final = rounds[-1][-1]
+            stages += _after_rounds(read, item.rounds, final)
+            final = stages[-1]
         else:
+            begin.append(0)
             found = depth_of_pass(dag, item, read.edges)
             depth.append(found)
             final = _after_levels(read, found, final)
     kept = final.representative
-    by_pass = (tuple(stage.numbers.at(kept) for stage in stages) for stages in rounds)
-    return EqualNodes(own, final, tuple(by_pass), tuple(depth))
+    return EqualNodes(
+        final,
+        own.among(kept),
+        tuple(None if stage is final else stage.numbers.at(kept) for stage in stages),
+        tuple(begin),
+        tuple(None if own is None else own[kept] for own in depth),
+    )
 
 
 class _Reading(NamedTuple):
@@ -123,7 +133,7 @@ def _after_levels(read: _Reading, depth: IntArray, before: Classes) -> Classes:
                 nodes, slots = nodes[may_equal], slots[:, may_equal]
             if len(nodes) > 1:
                 own = before.numbers.at(nodes)
-                merge_equal(nodes, [own, *read.keys(nodes, slots, first)], first)
+                first[nodes] = nodes[first_equal([own, *read.keys(nodes, slots, first)])]
         merged = repeated[first[repeated] != repeated]
         is_followed[merged] = is_followed[first[merged]] = True
         if len(merged) == 0 and index > last_read_twice:
@@ -150,13 +160,13 @@ def _after_rounds(read: _Reading, num_rounds: int, before: Classes) -> Iterator[
     """The classes after each round of message passing."""
     # A cell may read how many neighbours, itself left out, its neighbour has along each relation;
     # after a round, equal nodes have equal edges.
-    reader, seen = run_numbers(read.edges.ptr), before.first
+    reader, num_nodes = run_numbers(read.edges.ptr), len(before.inverse)
     is_other, relation = read.edges.child != reader, read.relation[read.edges.number]
     own = [before.numbers]
     for number in range(relation.max(initial=0) + 1):
-        others = np.bincount(reader[is_other & (relation == number)], minlength=len(seen))
+        others = np.bincount(reader[is_other & (relation == number)], minlength=num_nodes)
         own.append(Numbers(others, int(others.max(initial=0)) + 1))
-    merge_equal(np.arange(len(seen)), own, seen)
+    seen = first_equal(own)
     for _ in range(num_rounds):
         before = _after_round(read, before, seen)
         seen = before.first
@@ -169,5 +179,5 @@ def _after_round(read: _Reading, before: Classes, seen: IntArray) -> Classes:
     repeated = np.flatnonzero(size[before.inverse] > 1)
     for nodes, slots in _by_degree(repeated, read.edges.ptr):
         own = before.numbers.at(nodes)
-        merge_equal(nodes, [own, *read.keys(nodes, slots, seen)], first)
+        first[nodes] = nodes[first_equal([own, *read.keys(nodes, slots, seen)])]
     return Classes.of_first(first)

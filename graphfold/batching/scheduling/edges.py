@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from graphfold.batching.scheduling.passes import Down, Pass, Up
+from graphfold.batching.scheduling.passes import Down, Pass, Rounds, Up
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import (
     IntArray,
@@ -35,8 +35,7 @@ class Edges(NamedTuple):
     @staticmethod
     def from_csr(ptr: IntArray, child: IntArray) -> Edges:
         """The edges of inputs or of a relation."""
-        parent = run_numbers(ptr)
-        return Edges(ptr, child, parent, np.arange(len(child)))
+        return Edges(ptr, child, run_numbers(ptr), np.arange(len(child)))
 
     @staticmethod
     def joined(parts: Sequence[Edges]) -> Edges:
@@ -78,6 +77,11 @@ class Edges(NamedTuple):
         parent, child = self.child[order], self.parent[order]
         return Edges(count_pointers(parent, self.num_nodes), child, parent, self.number[order])
 
+    def among(self, node: IntArray) -> Edges:
+        """The edges of some nodes, [num_selected], renumbered; what they read is not."""
+        own = _of_nodes(self.ptr, self.child, node)
+        return own._replace(number=self.number[own.number])
+
     def select(self, node: IntArray, position: IntArray) -> Edges:
         """The edges of some nodes only, with the nodes renumbered.
 
@@ -86,9 +90,23 @@ class Edges(NamedTuple):
             position: [num_nodes + 1] the new number of what is read; that of nobody read is not
                 used. The last is that of an absent slot: as child -1 it finds the last entry.
         """
-        start = self.ptr[node]
-        ptr, parent, take = spread_runs(start, self.ptr[node + 1] - start)
-        return Edges(ptr, position[self.child[take]], parent, self.number[take])
+        own = self.among(node)
+        return own._replace(child=position[own.child])
+
+
+def _of_nodes(ptr: IntArray, child: IntArray, node: IntArray) -> Edges:
+    """`Edges.among` of inputs or of one relation."""
+    start = ptr[node]
+    own_ptr, parent, number = spread_runs(start, ptr[node + 1] - start)
+    return Edges(own_ptr, child[number], parent, number)
+
+
+def edges_of_nodes(dag: TypedDAG, item: Rounds, node: IntArray) -> Edges:
+    """`Edges.among` of rounds, without the parent and the number of all edges."""
+    parts = edges_of_pass(dag, item)
+    if len(parts) > 1:
+        return Edges.of_pass(dag, item).among(node)
+    return _of_nodes(parts[0][0].numpy(), parts[0][1].numpy(), node)
 
 
 def edges_of_pass(dag: TypedDAG, item: Pass) -> list[tuple[Tensor, Tensor]]:

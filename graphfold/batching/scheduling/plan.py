@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
 from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.kernels.row_numbers import Classes
-from graphfold.batching.scheduling.edges import Edges
+from graphfold.batching.scheduling.edges import Edges, edges_of_nodes, relation_numbers
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+from graphfold.batching.scheduling.passes import Rounds
 from graphfold.batching.scheduling.sources import CellInputs
+from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray, run_pointers, stable_order
 
 
@@ -31,30 +36,38 @@ def plan_levels(
     size = np.bincount(key)
     is_group = size.nonzero()[0]
     types, steps = np.divmod(is_group, num_steps)
-    edges = edges.select(order, row)
-    groups = _groups(types, size[is_group], edges)
-    as_run = tuple(groups[number] for number in stable_order(steps).tolist())
-    return _plan(inputs, edges, order, row, as_run, inputs.in_order(order))
+    groups = _Groups(types, size[is_group], stable_order(steps))
+    return _plan(edges.select(order, row), order, row, groups, inputs.in_order(order))
 
 
-def plan_round(inputs: CellInputs, edges: Edges, classes: Classes | None = None) -> PassSchedule:
+def plan_round(
+    dag: TypedDAG, item: Rounds, inputs: CellInputs, classes: Classes | None = None
+) -> PassSchedule:
     """The plan of a round of message passing, in which all nodes run at once.
 
     Args:
+        dag: the graphs.
+        item: the rounds.
         inputs: the type of each node, and the row of `x` that it is given.
-        edges: what the nodes read, or, where there are classes, the nodes of the graphs.
         classes: of equal nodes, which are the nodes then; a class reads what its first node does.
     """
     order, ptr = inputs.by_type
     row = _rows(order)
     size = ptr[1:] - ptr[:-1]
     types = size.nonzero()[0]
-    if classes is None:
-        edges = edges.select(order, row)
-    else:
-        edges = edges.select(classes.representative[order], row[np.append(classes.inverse, -1)])
-    groups = _groups(types, size[types], edges)
-    return _plan(inputs, edges, order, row, groups, inputs.in_type_order)
+    node = order if classes is None else classes.representative[order]
+    read = edges_of_nodes(dag, item, node)
+    loops = read.child == node[read.parent]
+    child = read.child if classes is None else classes.inverse[read.child]
+    read = read._replace(child=row[child])
+    groups = _Groups(types, size[types], np.arange(len(types)))
+    plan = _plan(read, order, row, groups, inputs.in_type_order)
+    if loops.any():
+        plan = replace(plan, loop=torch.from_numpy(loops.astype(np.int64)))
+    if len(item.relations) > 1:
+        relation = relation_numbers(dag, item)[read.number]
+        plan = replace(plan, relation=torch.from_numpy(relation))
+    return plan
 
 
 def _rows(order: IntArray) -> IntArray:
@@ -64,26 +77,42 @@ def _rows(order: IntArray) -> IntArray:
     return row
 
 
+class _Groups(NamedTuple):
+    """The groups of a plan, as their rows lie."""
+
+    types: IntArray  # [num_groups] the type of each
+    size: IntArray  # [num_groups] how many rows it has
+    run: IntArray  # [num_groups] the numbers of the groups, in the order in which they run
+
+
 def _plan(
-    inputs: CellInputs,
     edges: Edges,
     order: IntArray,
     row: IntArray,
-    groups: tuple[Group, ...],
+    groups: _Groups,
     type_order: tuple[RowIndex | None, ...],
 ) -> PassSchedule:
     """The plan of nodes in an order.
 
     Args:
-        inputs: the type of each node.
         edges: of the nodes in their order; what is read is a row.
         order: the node of each row, row 1 first.
         row: [num_nodes + 1] the row of each node.
-        groups: in the order in which they run.
+        groups: their slices of these rows.
         type_order: by type, the row of `x` that each of its nodes is given.
     """
+    types, size, run = groups
+    bounds = run_pointers(size)
+    starts, edge_starts = bounds + 1, edges.ptr[bounds]
+    columns = [types, starts[:-1], starts[1:], edge_starts[:-1], edge_starts[1:]]
+    as_run = np.array(columns).T[run].tolist()
+    row_type, num_types = np.empty(len(row), np.int64), len(type_order)
+    row_type[0] = num_types  # the absent child is of a type of its own
+    row_type[1:] = types.repeat(size)
+    reads = (types * (num_types + 1)).repeat(columns[4] - columns[3]) + row_type[edges.child]
+    pairs = (divmod(pair, num_types + 1) for pair in np.bincount(reads).nonzero()[0].tolist())
     return PassSchedule(
-        groups=groups,
+        groups=tuple(map(Group._make, as_run)),
         row=torch.from_numpy(row[:-1]),
         node=torch.from_numpy(order),
         child_ptr=torch.from_numpy(edges.ptr),
@@ -91,21 +120,5 @@ def _plan(
         reading=torch.from_numpy(edges.parent),
         edge=torch.from_numpy(edges.number),
         type_order=type_order,
-        read_types=_read_types(inputs.op_type[order], edges, len(inputs.sizes)),
+        read_types=frozenset(pair for pair in pairs if pair[1] < num_types),
     )
-
-
-def _groups(types: IntArray, size: IntArray, edges: Edges) -> tuple[Group, ...]:
-    """Groups from their types and sizes, in row order; rows are positions plus one."""
-    bounds = run_pointers(size)
-    starts, edge_bounds = (bounds + 1).tolist(), edges.ptr[bounds].tolist()
-    columns = types.tolist(), starts[:-1], starts[1:], edge_bounds[:-1], edge_bounds[1:]
-    return tuple(map(Group._make, zip(*columns, strict=True)))
-
-
-def _read_types(op_type: IntArray, edges: Edges, num_types: int) -> frozenset[tuple[int, int]]:
-    """The types that each type reads, from the types of the rows; `edges` name rows."""
-    read = np.append(num_types, op_type)  # row 0, the absent child, is of a type of its own
-    pairs = op_type[edges.parent] * (num_types + 1) + read[edges.child]
-    found = (divmod(pair, num_types + 1) for pair in np.bincount(pairs).nonzero()[0].tolist())
-    return frozenset(pair for pair in found if pair[1] < num_types)

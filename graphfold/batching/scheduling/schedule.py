@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from graphfold._torch import outside_modes
-from graphfold.batching.kernels.row_numbers import Classes, Numbers, merge_equal, self_loops
+from graphfold.batching.kernels.row_numbers import Classes, Numbers, first_equal
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
-from graphfold.batching.scheduling.edges import Edges, depth_of_pass, relation_numbers
+from graphfold.batching.scheduling.edges import Edges, depth_of_pass
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
@@ -113,19 +113,20 @@ def build_schedule(
         SchemaError: if a pass names a relation that the schema lacks.
     """
     check_passes(passes)
-    op_type, num_types = dag.op_type.numpy(), len(dag.schema.types)
+    op_type, sizes = dag.op_type.numpy(), np.array(dag.num_nodes_by_type, np.int64)
     sources, class_of = None, None
     if share:
         equal = deduplicate(dag, passes) if equal is None else equal
-        sources, inputs = find_sources(op_type, num_types, equal)
+        sources, inputs = find_sources(op_type, sizes, equal)
         classes = None if equal.final.are_single else equal.final
         class_of = None if classes is None else torch.from_numpy(classes.inverse)
+        stages = [stage and _equal_rows(inputs.by_type[0], stage) for stage in equal.stages]
         own = [
-            _build_pass(dag, item, policy, inputs, classes, depth, stages)
-            for item, depth, stages in zip(passes, equal.depth, equal.rounds, strict=True)
+            _build_pass(dag, item, policy, inputs, classes, depth, stages[begin:])
+            for item, depth, begin in zip(passes, equal.depth, equal.begin, strict=True)
         ]
     else:
-        inputs = CellInputs.of_nodes(op_type, num_types)
+        inputs = CellInputs(op_type, None, sizes)
         own = [_build_pass(dag, item, policy, inputs) for item in passes]
     plans, unrolled = tuple(plan for plan, _ in own), tuple(rounds for _, rounds in own)
     return Schedule(plans, unrolled, tuple(passes), dag.structure, sources, class_of)
@@ -138,22 +139,21 @@ def _build_pass(
     inputs: CellInputs,
     classes: Classes | None = None,
     depth: IntArray | None = None,
-    stages: Sequence[Numbers] = (),
+    stages: Sequence[IntArray | None] = (),
 ) -> tuple[PassSchedule, UnrolledRounds | None]:
     """The plan of one pass over the quotient graph of classes, with rounds unrolled.
 
-    A class has the edges and the depth of its representative.
+    A class has the edges of its representative; `depth` is of classes. `stages` are `_equal_rows`
+    before the first round and after each, if the pass is rounds.
     """
     choose = get_policy(policy)
     if isinstance(item, Rounds):
         return _build_rounds(dag, item, inputs, classes, stages)
-    edges = Edges.of_pass(dag, item)
+    edges, graph = Edges.of_pass(dag, item), dag.batch.numpy()
     if classes is not None:
         edges = edges.select(classes.representative, np.append(classes.inverse, -1))
+        graph = graph[classes.representative]
     depth = depth_of_pass(dag, item, edges) if depth is None else depth
-    graph = dag.batch.numpy()
-    if classes is not None:
-        depth, graph = depth[classes.representative], graph[classes.representative]
     rank = _rank(dag.num_graphs, graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
     return plan_levels(inputs, edges, step, rank), None
@@ -164,17 +164,11 @@ def _build_rounds(
     item: Rounds,
     inputs: CellInputs,
     classes: Classes | None,
-    stages: Sequence[Numbers],
+    stages: Sequence[IntArray | None],
 ) -> tuple[PassSchedule, UnrolledRounds]:
     """The plan of a round, and of all rounds; of several relations, for each one of its own."""
-    plan = plan_round(inputs, Edges.of_pass(dag, item), classes)
-    loops, relations = self_loops(dag, item.relations), item.relations
-    if loops is not None:
-        plan = replace(plan, loop=torch.from_numpy(loops[plan.edge.numpy()]))
-    if len(relations) > 1:
-        relation = relation_numbers(dag, item)[plan.edge.numpy()]
-        plan = replace(plan, relation=torch.from_numpy(relation))
-    unrolled = unroll(plan, item.rounds, [_equal_rows(plan, stage) for stage in stages])
+    plan = plan_round(dag, item, inputs, classes)
+    unrolled, relations = unroll(plan, item.rounds, stages), item.relations
     if len(relations) > 1:
         own = (Rounds(name, item.rounds) for name in relations)
         parts = (_build_rounds(dag, part, inputs, classes, stages)[1].plan for part in own)
@@ -183,11 +177,14 @@ def _build_rounds(
     return plan, unrolled
 
 
-def _equal_rows(plan: PassSchedule, numbers: Numbers) -> IntArray:
-    """[num_rows + 1] the first of the rows that each row equals; nodes with equal numbers do."""
-    first = np.arange(plan.num_rows + 1)
-    merge_equal(first[1:].copy(), [numbers.at(plan.node.numpy())], first)
-    return first
+def _equal_rows(node: IntArray, numbers: Numbers) -> IntArray:
+    """[num_rows + 1] the first of the rows that each row equals; nodes with equal numbers do.
+
+    Args:
+        node: [num_rows] the node of each row, row 1 first.
+        numbers: of the nodes.
+    """
+    return np.append(0, first_equal([numbers.at(node)]) + 1)
 
 
 def _rank(num_graphs: int, graph: IntArray, edges: Edges, depth: IntArray) -> IntArray | None:

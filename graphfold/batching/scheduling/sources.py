@@ -28,14 +28,9 @@ class CellInputs:
     """The row of `x` that each node is given; every type has an `x` of its own."""
 
     op_type: IntArray  # [num_nodes]
-    row: IntArray  # [num_nodes] the row of each node in the `x` of its type
+    # [num_nodes] the row of each node in the `x` of its type; None for the nodes' own, in order.
+    row: IntArray | None
     sizes: IntArray  # [num_types] how many rows each `x` has
-
-    @staticmethod
-    def of_nodes(op_type: IntArray, num_types: int) -> CellInputs:
-        """Every node has a row of its own, in node order."""
-        order, ptr = _sorted_by_type(op_type, num_types)
-        return CellInputs(op_type, _numbers(op_type, order, ptr), ptr[1:] - ptr[:-1])
 
     @cached_property
     def by_type(self) -> tuple[IntArray, IntArray]:
@@ -45,11 +40,15 @@ class CellInputs:
     @cached_property
     def _ptr(self) -> IntArray:
         """[num_types + 1] where the nodes of each type begin, sorted by type."""
+        if self.row is None:
+            return run_pointers(self.sizes)
         return count_pointers(self.op_type, len(self.sizes))
 
     @cached_property
     def in_type_order(self) -> tuple[RowIndex | None, ...]:
         """`in_order` of the nodes `by_type`."""
+        if self.row is None:
+            return (None,) * len(self.sizes)
         return self.in_order(self.by_type[0])
 
     def in_order(self, node: IntArray) -> tuple[RowIndex | None, ...]:
@@ -59,7 +58,8 @@ class CellInputs:
             node: all nodes, sorted by type.
         """
         ptr = self._ptr
-        rows, size = self.row[node], ptr[1:] - ptr[:-1]
+        row = _numbers(self.op_type, *self.by_type) if self.row is None else self.row
+        rows, size = row[node], ptr[1:] - ptr[:-1]
         moved = run_pointers(rows != np.arange(len(rows)) - ptr[:-1].repeat(size))[ptr]
         is_whole = (size == self.sizes) & (moved[1:] == moved[:-1])
         parts = zip(_split(rows, ptr), is_whole.tolist(), strict=True)
@@ -67,33 +67,31 @@ class CellInputs:
 
 
 def find_sources(
-    op_type: IntArray, num_types: int, equal: EqualNodes
+    op_type: IntArray, sizes: IntArray, equal: EqualNodes
 ) -> tuple[tuple[Sources, ...], CellInputs]:
     """The sources of each type, and which of them each class of equal nodes is given.
 
     Args:
         op_type: [num_nodes] the type of each node.
-        num_types: how many types the schema has.
+        sizes: [num_types] how many nodes each type has.
         equal: the nodes that are equal.
     """
-    node, inverse = equal.own
-    order, ptr = _sorted_by_type(op_type, num_types)
-    number = _numbers(op_type, order, ptr)
-    own_order, own_ptr = _sorted_by_type(op_type[node], num_types)
-    row = _numbers(op_type[node], own_order, own_ptr)[inverse]
-    nodes, of = _split(number[node[own_order]], own_ptr), _split(row[order], ptr)
-    found = (Sources(*map(torch.from_numpy, own)) for own in zip(nodes, of, strict=True))
     kept = equal.final.representative
-    return tuple(found), CellInputs(op_type[kept], row[kept], own_ptr[1:] - own_ptr[:-1])
-
-
-def _sorted_by_type(op_type: IntArray, num_types: int) -> tuple[IntArray, IntArray]:
-    """The nodes of type 0, of type 1, ..., and [num_types + 1] where each type begins."""
-    return stable_order(op_type), count_pointers(op_type, num_types)
+    node = kept[equal.own.representative]
+    order, ptr = stable_order(op_type), run_pointers(sizes)
+    is_source = np.zeros(len(op_type), dtype=bool)
+    is_source[node] = True
+    nodes = [own.nonzero()[0] for own in _split(is_source[order], ptr)]
+    own_type, own_sizes = op_type[node], np.array([*map(len, nodes)], np.int64)
+    row = _numbers(own_type, stable_order(own_type), run_pointers(own_sizes))
+    row = row[equal.own.inverse]
+    of = _split(row[equal.final.inverse[order]], ptr)
+    found = (Sources(*map(torch.from_numpy, own)) for own in zip(nodes, of, strict=True))
+    return tuple(found), CellInputs(op_type[kept], row, own_sizes)
 
 
 def _numbers(op_type: IntArray, order: IntArray, ptr: IntArray) -> IntArray:
-    """[num_nodes] how many nodes before each are of its type, from `_sorted_by_type`."""
+    """[num_nodes] how many nodes before each are of its type; see `CellInputs.by_type`."""
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
     number -= ptr[op_type]

@@ -110,48 +110,48 @@ class _Block(NamedTuple):
     start: int
 
 
-def unroll(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray] = ()) -> UnrolledRounds:
+def unroll(
+    plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray | None] = ()
+) -> UnrolledRounds:
     """One plan of all rounds, from the plan of each round.
 
     Args:
         plan: of a round.
         num_rounds: how many there are.
         equal: before the first round and after each, [num_plan_rows + 1] the first of the rows that
-            each row equals then; nothing if no rows are equal. Nodes that are equal in the end have
-            one row already; these are equal in early rounds only.
+            each row equals then, None where no rows are equal; nothing if they never are. Nodes
+            that are equal in the end have one row already; these are equal in early rounds only.
     """
     blocks = _find_blocks(plan, num_rounds, equal)
     of = np.zeros((num_rounds + 1, plan.num_rows + 1), np.int64)  # the unrolled row of each
     for block in blocks:
-        of[block.number, block.rows] = np.arange(block.start, block.start + block.size)
+        of[block.number][block.rows] = np.arange(block.start, block.start + block.size)
     for unrolled_row, first in zip(of, equal, strict=False):
-        unrolled_row[:] = unrolled_row[first]
-    degree = np.append(0, plan.child_ptr.diff().numpy())  # of an absent child none
-    counts, edges, child, before = _follow(plan, blocks, of, degree)
-    ptr = run_pointers(counts)
-    if plan.loop is not None:
-        loops = np.bincount(plan.reading.numpy(), plan.loop.numpy(), plan.num_rows)
-        degree[1:] -= loops.astype(np.int64)
-    numpy = torch.from_numpy
+        if first is not None:
+            unrolled_row[:] = unrolled_row[first]
+    (count, previous, reading, child), columns = _follow(plan, blocks, of)
+    ptr, numpy = run_pointers(count), torch.from_numpy
     unrolled = PassSchedule(
         groups=tuple(sorted(_group(block, len(plan.type_order), ptr) for block in blocks)),
         row=plan.row,
-        node=numpy(np.zeros(len(counts), np.int64)),
+        node=numpy(np.zeros(len(count), np.int64)),
         child_ptr=numpy(ptr),
         child_row=numpy(child),
-        reading=numpy(np.repeat(np.arange(len(counts)), counts)),
-        edge=numpy(plan.edge.numpy()[edges]),
+        reading=numpy(reading),
         type_order=(None,) * (len(plan.type_order) * (num_rounds + 1)),
         read_types=frozenset(),
-        previous_row=numpy(np.append(0, before)),
-        neighbor_count=numpy(degree[plan.child_row.numpy()[edges]]),
-        loop=None if plan.loop is None else numpy(plan.loop.numpy()[edges]),
-        relation=None if plan.relation is None else numpy(plan.relation.numpy()[edges]),
+        previous_row=numpy(np.append(0, previous)),
+        edge=columns["edge"],
+        neighbor_count=columns["neighbor_count"],
+        loop=columns.get("loop"),
+        relation=columns.get("relation"),
     )
     return UnrolledRounds(unrolled, *_find_indices(plan, blocks, of))
 
 
-def _find_blocks(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray]) -> list[_Block]:
+def _find_blocks(
+    plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray | None]
+) -> list[_Block]:
     """The blocks of the first type in every round, then those of the next type."""
     blocks, start = [], 1
     for whole in plan.types.values():
@@ -159,8 +159,9 @@ def _find_blocks(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray])
         for number in range(num_rounds + 1):
             rows: IntArray | slice = whole.rows
             size = whole.size
-            if equal:
-                own = everyone[equal[number][rows] == everyone]
+            first = equal[number] if equal else None
+            if first is not None:
+                own = everyone[first[rows] == everyone]
                 rows, size = (rows, size) if len(own) == size else (own, len(own))
             blocks.append(_Block(number, whole, rows, size, start))
             start += size
@@ -168,34 +169,46 @@ def _find_blocks(plan: PassSchedule, num_rounds: int, equal: Sequence[IntArray])
 
 
 def _follow(
-    plan: PassSchedule, blocks: Sequence[_Block], of: IntArray, degree: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    plan: PassSchedule, blocks: Sequence[_Block], of: IntArray
+) -> tuple[list[IntArray], dict[str, Tensor]]:
     """Reads of the unrolled rows, all of them of the round before.
 
     Returns:
-        [num_rows] how many children each has, [num_edges] the edges of the plan, and the row that
-        each reads; [num_rows] the row of the same node in the round before, or 0.
+        [num_rows] how many children each row has, and the row of the same node in the round before,
+        or 0; [num_edges] the position of the row that reads, and the row that it reads; and columns
+        of the edges, as `PassSchedule` names them.
     """
-    counts, edges, child, before = [], [], [], []
-    child_ptr, child_row = plan.child_ptr.numpy(), plan.child_row.numpy()
-    for number, whole, rows, size, _ in blocks:
-        if number == 0:
-            counts.append(np.zeros(size, np.int64))
-            before.append(counts[-1])
-            continue
-        counts.append(degree[rows])
-        before.append(of[number - 1, rows])
-        if isinstance(rows, slice):
-            edges.append(np.arange(whole.edge_start, whole.edge_stop))
-            read = child_row[whole.edges]
-        else:
-            edges.append(spread_runs(child_ptr[rows - 1], counts[-1])[2])
-            read = child_row[edges[-1]]
-        child.append(of[number - 1].take(read))
-    none = [np.zeros(0, np.int64)]
-    parts = (counts or none, edges or none, child or none, before or none)
-    joined = tuple(map(np.concatenate, parts))
-    return joined[0], joined[1], joined[2], joined[3]
+    read, degree = plan.child_row.numpy(), np.append(0, np.diff(plan.child_ptr.numpy()))
+    given = {"edge": plan.edge, "loop": plan.loop, "relation": plan.relation}
+    columns = {name: column.numpy() for name, column in given.items() if column is not None}
+    others = degree  # an absent child has none
+    if plan.loop is not None:
+        loops = np.bincount(plan.reading.numpy() + 1, columns["loop"], len(degree))
+        others = degree - loops.astype(np.int64)
+    columns["neighbor_count"] = others[read]
+    parts = [(np.zeros(0, np.int64),) * (4 + len(columns))]
+    for block in blocks:
+        edges, reading = _edges_of(block, plan)
+        count = previous = np.zeros(block.size, np.int64)
+        if block.number:
+            count, previous = degree[block.rows], of[block.number - 1][block.rows]
+        child = of[block.number - 1][read[edges]]
+        of_edges = (column[edges] for column in columns.values())
+        parts.append((count, previous, reading, child, *of_edges))
+    joined = [np.concatenate(own) for own in zip(*parts, strict=True)]
+    return joined[:4], dict(zip(columns, map(torch.from_numpy, joined[4:]), strict=True))
+
+
+def _edges_of(block: _Block, plan: PassSchedule) -> tuple[IntArray | slice, IntArray]:
+    """The edges of the plan that a block has, and the unrolled position of the row of each."""
+    number, whole, rows, _, start = block
+    if number == 0:
+        return slice(0, 0), np.zeros(0, np.int64)
+    if isinstance(rows, slice):
+        return whole.edges, plan.reading.numpy()[whole.edges] + (start - whole.start)
+    ptr = plan.child_ptr.numpy()
+    _, reading, edges = spread_runs(ptr[rows - 1], ptr[rows] - ptr[rows - 1])
+    return edges, reading + (start - 1)
 
 
 def _group(block: _Block, num_types: int, ptr: IntArray) -> Group:

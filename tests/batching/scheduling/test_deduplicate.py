@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import chain
+from itertools import pairwise
 
 import pytest
 from test_sharing import SCHEMA, random_dag
@@ -33,7 +33,7 @@ def tensors(schedule):
 
 
 def all_classes(equal):
-    stages = map(Classes.of_equal, chain.from_iterable(equal.rounds))
+    stages = [Classes.of_equal(stage) for stage in equal.stages if stage is not None]
     return [equal.own, equal.final, *stages]
 
 
@@ -55,12 +55,10 @@ def test_batches_of_a_corpus_share_like_batches_alone(name, seed):
 @pytest.mark.parametrize("name", PASSES)
 def test_every_pass_divides_the_classes_before_it(name):
     dag, passes = random_dag(20, 0), PASSES[name]
-    quotients = [deduplicate(dag, passes[:count]) for count in range(len(passes) + 1)]
-    for before, after in zip(
-        [quotients[0].own, *(f.final for f in quotients)], quotients, strict=False
-    ):
-        pairs = set(zip(after.final.inverse.tolist(), before.inverse.tolist(), strict=True))
-        assert len(pairs) == len(after.final.representative)
+    found = [deduplicate(dag, passes[:count]).final for count in range(len(passes) + 1)]
+    for before, after in pairwise(found):
+        pairs = set(zip(after.inverse.tolist(), before.inverse.tolist(), strict=True))
+        assert len(pairs) == len(after.representative)
 
 
 def test_siblings_of_one_kind_are_equal_on_the_way_down_if_their_readers_are():

@@ -171,7 +171,8 @@ def _plan(
     child = rng.integers(-1 if arity else 0, num_sources, int(counts.sum()))
     op_type = np.array([_SOURCE] * num_sources + [_TRIED] * size)
     step = op_type.cumsum() if alone else op_type.copy()
-    plan = plan_levels(CellInputs.of_nodes(op_type, 2), Edges.from_csr(ptr, child), step)
+    inputs = CellInputs(op_type, None, np.array([num_sources, size]))
+    plan = plan_levels(inputs, Edges.from_csr(ptr, child), step)
     return plan.map_tensors(lambda tensor: tensor.to(device))
 
 
