@@ -76,7 +76,11 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
     nodes, inputs = pick["node"], pick["inputs"]
     first, count = _runs_of(_row_ptr(dag, "node"), numbers)
     offset = run_pointers(count)[:-1] - first  # [num_selected], what each graph's nodes move by
-    node_offset = offset.repeat(count)
+
+    def moved(space: str) -> Tensor:
+        """[num_edges] what the nodes move by that the edges of a space read."""
+        return torch.from_numpy(offset.repeat(_runs_of(_row_ptr(dag, space), numbers)[1]))
+
     output_ptr = dag.output_ptr.numpy()
     output_count = _runs_of(output_ptr, numbers)[1]
     outputs = dag.output_index.index_select(0, _rows(output_ptr, numbers))
@@ -85,10 +89,7 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
         dag,
         op_type=dag.op_type.index_select(0, nodes),
         input_ptr=torch.from_numpy(run_pointers(input_count)),
-        input_index=_shift(
-            dag.input_index.index_select(0, inputs),
-            torch.from_numpy(node_offset.repeat(input_count)),
-        ),
+        input_index=_shift(dag.input_index.index_select(0, inputs), moved("inputs")),
         batch=torch.from_numpy(np.arange(len(numbers)).repeat(count)),
         num_graphs=len(numbers),
         depth=dag.depth.index_select(0, nodes),
@@ -101,8 +102,11 @@ def select(dag: TypedDAG, graphs: Tensor | Sequence[int]) -> TypedDAG:
             for space, columns in dag.columns.items()
         },
         relations={
-            name: _select_relation(relation, pick[f"relation:{name}"], nodes, node_offset)
-            for name, relation in dag.relations.items()
+            name: Relation(
+                torch.from_numpy(run_pointers(_runs_of(own.ptr.numpy(), nodes.numpy())[1])),
+                own.index.index_select(0, pick[f"relation:{name}"]) + moved(f"relation:{name}"),
+            )
+            for name, own in dag.relations.items()
         },
     )
 
@@ -176,14 +180,6 @@ def _cut_pointers(ptr: Tensor, begin: IntArray) -> tuple[Tensor, ...]:
 def _cut_index(index: Tensor, ptr: IntArray, nodes: IntArray) -> tuple[Tensor, ...]:
     """The node numbers of each graph, counted from its own first node; `ptr` cuts them."""
     return _cut(_shift(index, torch.from_numpy(-nodes[:-1].repeat(np.diff(ptr)))), ptr)
-
-
-def _select_relation(
-    relation: Relation, edges: Tensor, nodes: Tensor, node_offset: IntArray
-) -> Relation:
-    count = _runs_of(relation.ptr.numpy(), nodes.numpy())[1]
-    index = relation.index.index_select(0, edges) + torch.from_numpy(node_offset.repeat(count))
-    return Relation(torch.from_numpy(run_pointers(count)), index)
 
 
 def _row_ptr(dag: TypedDAG, space: str) -> IntArray:
