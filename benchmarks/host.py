@@ -227,7 +227,8 @@ def model_works(experiment: Experiment) -> dict[str, Work]:
 
 def _unused(batch: Batch) -> Batch:
     """The batch with a plan of the same tensors that nothing has used."""
-    return Batch(batch.dag, batch.schedule.map_tensors(_itself))
+    plan = batch.schedule.map_tensors(_itself)
+    return Batch(batch.dag, plan, batch.versions)
 
 
 def _itself(tensor: Tensor) -> Tensor:

@@ -94,10 +94,17 @@ class LoweredBatch(Batch):
         dag: the graphs of the data.
         schedule: the plan of `lowered`.
         lowered: the graphs that the model computes.
+        versions: those of `lowered`, see `Batch`.
     """
 
-    def __init__(self, dag: TypedDAG, schedule: Schedule, lowered: TypedDAG) -> None:
-        self._computed = Batch(lowered, schedule)  # which requires the schedule
+    def __init__(
+        self,
+        dag: TypedDAG,
+        schedule: Schedule,
+        lowered: TypedDAG,
+        versions: list[int] | None = None,
+    ) -> None:
+        self._computed = Batch(lowered, schedule, versions)  # which requires the schedule
         self.dag, self.schedule, self.lowered = dag, schedule, lowered
         self.versions = None
 
@@ -155,5 +162,8 @@ def plan_batch(
         equal: which nodes of what is computed are equal, if it is known; see `build_schedule`.
     """
     computed = dag if lowered is None else lowered
+    versions = computed.versions
     schedule = build_schedule(computed, passes, policy, share, equal)
-    return Batch(dag, schedule) if lowered is None else LoweredBatch(dag, schedule, lowered)
+    if lowered is None:
+        return Batch(dag, schedule, versions)
+    return LoweredBatch(dag, schedule, lowered, versions)
