@@ -44,7 +44,8 @@ def _check_pointers(dag: TypedDAG) -> None:
         pairs[f"relation {name}"] = (relation.ptr, relation.index, dag.num_nodes)
     for name, (tensor, index, count) in pairs.items():
         ptr = tensor.numpy()
-        if len(ptr) != count + 1 or ptr[-1] != len(index) or (ptr[1:] < ptr[:-1]).any():
+        ends = (0, len(index))
+        if len(ptr) != count + 1 or (ptr[0], ptr[-1]) != ends or (ptr[1:] < ptr[:-1]).any():
             raise GraphError(
                 f"the {name} pointers do not cover their index. Build the graph again."
             )

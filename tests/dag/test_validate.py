@@ -89,3 +89,5 @@ def test_pointers_must_cover_their_index():
     broken = Relation(torch.tensor([0, 1]), torch.tensor([0]))
     with pytest.raises(GraphError, match="the relation x pointers"):
         validate(replace(dag, relations={"x": broken}))
+    with pytest.raises(GraphError, match="the input pointers do not cover"):
+        validate(replace(dag, input_ptr=dag.input_ptr.clamp(min=1)))
