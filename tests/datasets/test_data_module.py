@@ -223,3 +223,13 @@ def test_a_table_is_opened_to_be_hashed_to_be_read_and_for_names_of_classes(
 def test_nothing_is_there_before_it_is_prepared(file):
     with pytest.raises(DataError, match=r"the data are not read yet\. Call prepare\(\) first"):
         module(file).encoded()
+
+
+def test_words_are_learned_though_all_targets_are_classes(tmp_path):
+    """`FeatureSpec.learns_of_nodes` says that nodes have to be read for them."""
+    path = tmp_path / "trees.txt"
+    path.write_text("".join(f"(1 (0 w{n % 7}) (1 v{n % 3}))\n" for n in range(60)))
+    data = DataModule(adapter="brackets", path=path, cache_dir=tmp_path / "cache")
+    data.prepare()
+    codes = data.encoded("train").features("word")["form"].unique()
+    assert len(codes) == 7 + 3

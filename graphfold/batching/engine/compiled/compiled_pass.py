@@ -100,7 +100,7 @@ class CompiledPass:
     def _constants(
         self, op_type: int, cell: CompiledCell, tensors: Sequence[Tensor]
     ) -> Sequence[Tensor]:
-        """What a cell computes of its parameters alone."""
+        """The constants of a cell: all that depends on its parameters alone."""
         kept = None if self._frozen is None else self._frozen.of(cell, tensors)
         if kept is None:
             return cell.lowered.fixed(*tensors)

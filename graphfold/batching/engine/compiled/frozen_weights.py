@@ -12,7 +12,7 @@ from graphfold.batching.compiler.compiled_cell import CompiledCell
 
 
 class FrozenCell(NamedTuple):
-    """What is kept of one cell.
+    """The constants and packed weights of one cell.
 
     Args:
         tensors: aliases of its parameters and buffers, so that no other tensor gets their memory.
@@ -41,7 +41,7 @@ class FrozenWeights:
         self._cells: dict[tuple[int, ...], tuple[FrozenCell, object]] = {}
 
     def of(self, cell: CompiledCell, tensors: Sequence[Tensor]) -> FrozenCell | None:
-        """What is kept of a cell; computed anew where a tensor has changed.
+        """The frozen cell; computed anew where a tensor has changed.
 
         None where nothing can be kept: under autograd, or where torch counts no changes.
 
