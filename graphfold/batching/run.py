@@ -33,7 +33,7 @@ from graphfold.batching.engine.refusals import refuse_changed_buffers, refuse_ra
 from graphfold.batching.engine.rounds import make_rounds, select
 from graphfold.batching.engine.sections import find_sections
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.kinds import find_kinds
+from graphfold.batching.kernels.kinds import Kinds, find_kinds
 from graphfold.batching.kernels.segment import kernel_of
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.passes import Pass, Rounds
@@ -100,7 +100,9 @@ class RunInputs:
             if value.device != device or type(value) is not Tensor:
                 part_name = f"['{part}']" if part else ""
                 require_numbers(value, self.batch, f"x['{name}']{part_name}")
-        return x if sources is None or is_of_sources else select(x, sources[op_type].node)
+        if sources is None or is_of_sources:
+            return x
+        return select(x, self.batch.schedule.source_rows[op_type])
 
     def _given(self, name: str, cell: Cell) -> NodeInput:
         """The given input of a type, else its features, [num_nodes_of_type, width]."""
@@ -163,6 +165,17 @@ class RunInputs:
             num_edges = self.batch.dag.num_rows(space)
             check_rows(columns, num_edges, space, "columns['{owner}']", OF_EDGES)
         return columns
+
+    def edge_kinds(self, item: Pass) -> Kinds:
+        """The kinds of the edges that a pass follows; graphs on a GPU keep them."""
+        dag, columns, spaces = self.batch.dag, self.edge_columns(item), item.spaces
+        num_edges = sum(map(dag.num_rows, spaces))
+        if dag.on_cpu is None:
+            return find_kinds(columns, num_edges, dag.device)
+        if spaces not in dag.indices:
+            on_cpu = {name: dag.on_cpu.columns[spaces[0]][name] for name in columns}
+            dag.indices[spaces] = find_kinds(columns, num_edges, dag.device, on_cpu)
+        return dag.indices[spaces]  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -282,7 +295,7 @@ class RowRun:
             sources,
             [{t: self._before(t, cell) for t, cell in cells.items()} for cells in cells_by_round],
             relations=self.inputs.relation_columns(item),
-            num_edges=sum(self.batch.dag.num_rows(space) for space in item.spaces),
+            find_kinds=lambda: self.inputs.edge_kinds(item),
             absent=self.inputs.absent,
             shared=self.inputs.shared,
             kernel=kernel_of(self.inputs.backend),
@@ -307,14 +320,12 @@ class RowRun:
         own = {t: cell for t, cell in cells.items() if makes_tables(cell)}
         if not own:
             return {}
-        columns = self.inputs.edge_columns(item)
-        (space,) = item.spaces
-        kinds = find_kinds(columns, self.batch.dag.num_rows(space), plan.row.device)
+        kinds = self.inputs.edge_kinds(item)
         tables = {
             t: as_many(cell.before_edges(kinds.columns), kinds.num_kinds, cell, "before_edges")
             for t, cell in own.items()
         }
-        return {"tables": tables, "kind": kinds.kind.index_select(0, plan.edge)}
+        return {"tables": tables, "kind": kinds.kind.at(plan.edge_index)}
 
     def after(self, op_type: int, cell: Cell) -> list[str]:
         """Joins what `Cell.after` makes of the state; returns the names of the new fields."""
@@ -345,7 +356,7 @@ class RowRun:
 
     def result(self, fields: FieldsByType) -> States:
         """The state after all passes; `fields` lists those of each type."""
-        rows = self.batch.schedule.rows(self.index)
+        rows = self.batch.schedule.node_rows[self.index]
         return States(self.fields, rows, fields, self.sparse)
 
     def _before(self, op_type: int, cell: Cell) -> NodeInput:

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphfold._torch import is_batched
 from graphfold.batching.engine.field_sources import FieldsByType
 from graphfold.batching.engine.typed_fields import TypedFields
-from graphfold.batching.kernels.gather import select_rows, sum_rows
+from graphfold.batching.kernels.gather import RowIndex, as_index, select_rows, sum_rows
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.dag import Schema
 
@@ -31,12 +31,12 @@ class States(Mapping[str, Tensor]):
     def __init__(
         self,
         fields: Mapping[str, Tensor],
-        row: Tensor,
+        row: Tensor | RowIndex,
         has: FieldsByType,
         sparse: Collection[str] = (),
     ) -> None:
         self._fields = fields
-        self._row = row
+        self._row = as_index(row)
         self._has = has
         self._sparse = sparse
 
@@ -50,27 +50,33 @@ class States(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._fields)
 
-    def at(self, field: str, nodes: Tensor) -> Tensor:
-        """[len(nodes), width] the field of some nodes, which have it."""
-        rows = self._row.index_select(0, nodes)
+    def at(self, field: str, nodes: Tensor | RowIndex) -> Tensor:
+        """[len(nodes), width] the field of some nodes, which have it.
+
+        On a GPU, give nodes that are known on the CPU as well (`RowIndex.of`): where they are not,
+        they are sorted there, or what several add to one row comes in any order.
+        """
+        rows = self._row.at(as_index(nodes))
         if isinstance(self._fields, TypedFields):
             return select_rows(*self._fields.find(field, rows))
-        if field in self._sparse and self._fields[field].requires_grad:
-            values: Tensor = _Rows.apply(self._fields[field], rows)  # type: ignore[no-untyped-call]
-            return values
-        return select_rows(self._fields[field], rows)
+        values = self._fields[field]
+        is_sparse = field in self._sparse and values.requires_grad
+        if is_sparse and (values.is_cpu or rows.rows_on_cpu is None):
+            found: Tensor = _Rows.apply(values, rows.rows)  # type: ignore[no-untyped-call]
+            return found
+        return select_rows(values, rows)
 
-    def sum(self, field: str, nodes: Tensor, ptr: Tensor) -> Tensor:
+    def sum(self, field: str, nodes: Tensor | RowIndex, ptr: Tensor) -> Tensor:
         """[len(ptr) - 1, width] sums over nodes ptr[i] .. ptr[i+1] of some that have the field."""
         if not isinstance(self._fields, TypedFields):
             return segment_sum(self.at(field, nodes), ptr)
-        values, index = self._fields.find(field, self._row.index_select(0, nodes))
-        return sum_rows(values, index, ptr)
+        rows = self._row.at(as_index(nodes))
+        return sum_rows(*self._fields.find(field, rows), ptr)
 
-    def of(self, nodes: Tensor, num_types: int) -> States:
+    def of(self, nodes: RowIndex, num_types: int) -> States:
         """The states of some nodes, numbered in their order, which are of the first types."""
         has = {op_type: own for op_type, own in self._has.items() if op_type < num_types}
-        return States(self._fields, self._row.index_select(0, nodes), has, self._sparse)
+        return States(self._fields, self._row.at(nodes), has, self._sparse)
 
     def has(self, field: str, op_type: Tensor) -> Tensor:
         """[num_nodes] bool, whether nodes of these types have the field."""

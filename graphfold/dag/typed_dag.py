@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,34 @@ else:
 
         def __init__(self, function):
             super().__init__(outside_modes(function))
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """A tensor on a device, or a tuple or dict of tensors; nothing waits for the device."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, dict):
+        return {name: to_device(part, device) for name, part in value.items()}
+    return tuple(to_device(part, device) for part in value) if isinstance(value, tuple) else value
+
+
+if TYPE_CHECKING:
+    host_property = cached_property
+else:
+
+    class host_property(tensor_property):
+        """A `tensor_property` of copies on a device, found on the CPU and sent there.
+
+        To sort or to count on a device takes many launches, and the count would be waited for.
+        """
+
+        def __init__(self, function):
+            def find(self):
+                if self.on_cpu is None:
+                    return function(self)
+                return to_device(getattr(self.on_cpu, function.__name__), self.device)
+
+            super().__init__(functools.wraps(function)(find))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +99,15 @@ class TypedDAG:
     on_cpu: TypedDAG | None = None  # of graphs on a GPU, those that they are a copy of
 
     @property
+    def host(self) -> TypedDAG:
+        """The graphs on the CPU, where indices are found without waiting for a GPU."""
+        return self.on_cpu or self
+
+    @property
+    def device(self) -> torch.device:
+        return self.op_type.device
+
+    @property
     def num_nodes(self) -> int:
         return self.op_type.shape[0]
 
@@ -77,7 +115,7 @@ class TypedDAG:
     def num_inputs(self) -> int:
         return self.input_index.shape[0]
 
-    @tensor_property
+    @host_property
     def node_ptr(self) -> Tensor:
         """[num_graphs + 1] where the nodes of each graph begin."""
         if "node" in self.row_ptrs:
@@ -89,16 +127,19 @@ class TypedDAG:
         """Space -> `row_ptr`, computed once: a corpus needs it for each batch."""
         return {}
 
-    @tensor_property
+    @host_property
     def num_nodes_by_type(self) -> list[int]:
         """The number of nodes of each type."""
-        if self.on_cpu is not None:  # which does not wait for the GPU
-            return self.on_cpu.num_nodes_by_type
         return torch.bincount(self.op_type, minlength=len(self.schema.types)).tolist()
 
     @cached_property
     def plans(self) -> dict[Any, Any]:
         """Passes -> their schedule and the `versions` it is for; written by networks that run."""
+        return {}
+
+    @cached_property
+    def indices(self) -> dict[Any, Any]:
+        """Nodes and kinds of edges, kept here for the next step over the same graphs."""
         return {}
 
     @property
@@ -130,8 +171,8 @@ class TypedDAG:
         return checksum
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the plans, which copies make anew."""
-        return {name: value for name, value in vars(self).items() if name != "plans"}
+        """All but plans and indices, which copies make anew."""
+        return {k: v for k, v in vars(self).items() if k not in ("plans", "indices")}
 
     def nodes_of_type(self, name: str) -> Tensor:
         """[num_nodes_of_type] the nodes of one type, in node order."""
@@ -158,9 +199,8 @@ class TypedDAG:
     @outside_modes  # a later training reads them, too
     def _find_nodes(self, types: frozenset[int]) -> tuple[Tensor, Tensor]:
         if self.on_cpu is not None:
-            device = self.op_type.device
-            nodes, ptr = self.on_cpu.nodes_of_types(types)
-            return nodes.to(device, non_blocking=True), ptr.to(device, non_blocking=True)
+            nodes, ptr = to_device(self.on_cpu.nodes_of_types(types), self.device)
+            return nodes, ptr
         is_chosen = np.zeros(len(self.schema.types), dtype=bool)
         is_chosen[list(types)] = True
         numbers = is_chosen[self.op_type.numpy()].nonzero()[0]

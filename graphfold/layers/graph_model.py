@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
 from graphfold.batching import Batch, Cell, Network, Pass, Rounds, States, Up
+from graphfold.batching.kernels.gather import OfTypes, RowIndex
 from graphfold.dag import Schema
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.encoders.feature_encoder import FeatureEncoder, GraphInputs
@@ -167,7 +167,7 @@ class GraphModel(Model):
         states: States = self.network(computed, x)
         if self._adds is None:
             return states
-        nodes = torch.nonzero(computed.dag.op_type < self._num_types).view(-1)
+        nodes = RowIndex.of(computed.dag, OfTypes(frozenset(range(self._num_types))))
         return states.of(nodes, self._num_types)
 
     def rows(self, states: States, batch: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -104,7 +105,9 @@ class Trainer:
             )
         return torch.device("cuda", number)
 
-    def autocast(self, device: torch.device, caches_weights: bool = True) -> torch.autocast:
+    def autocast(
+        self, device: torch.device, caches_weights: bool = True
+    ) -> AbstractContextManager[object]:
         """The context of mixed precision, or of nothing for other precisions.
 
         Args:
@@ -115,12 +118,9 @@ class Trainer:
         import torch
 
         mixed = self._dtypes()[1]
-        return torch.autocast(
-            device.type,
-            dtype=mixed or torch.bfloat16,
-            enabled=mixed is not None,
-            cache_enabled=caches_weights,
-        )
+        if mixed is None:
+            return nullcontext()
+        return torch.autocast(device.type, dtype=mixed, cache_enabled=caches_weights)
 
     @staticmethod
     def limited(count: int, limit: float | None) -> int:

@@ -22,6 +22,7 @@ from graphfold.batching import Batch, Cell, Down, Network, Pass, Rounds, Up, bui
 from graphfold.batching.cell import NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.batching.engine.eager import EagerReader
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.dag import EdgeType, GraphBuilder, NodeType, Schema, TypedDAG
 from graphfold.inference.compare_engines import distance
 from graphfold.layers import (
@@ -31,6 +32,7 @@ from graphfold.layers import (
     LeafLSTMCell,
     NaryTreeLSTMCell,
 )
+from graphfold.layers.readouts.readout import output_nodes
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -169,6 +171,7 @@ def results(problem: Problem, plan: Plan, is_new: bool = False) -> list[Tensor |
     with torch.autocast(plan.device, torch.bfloat16) if plan.autocast else nullcontext():
         states = network(batch, {name: row.expand(count, -1) for (name, row), count in counts})
         values = [states[name] for name in sorted(states)]
+        values += [states.at(name, RowIndex.of(batch.dag, output_nodes)) for name in sorted(states)]
         loss = sum((weighted_sum(value) for value in values), torch.zeros(()))
     wanted = [*network.parameters(), *x.values()]
     grads = torch.autograd.grad(loss, wanted, allow_unused=True)

@@ -43,6 +43,9 @@ def test_a_copy_elsewhere_asks_the_graphs_on_the_cpu():
     assert (nodes.device.type, nodes.shape, ptr.shape) == ("meta", (5,), (4,))
     assert there.nodes_of_types({2, 1})[0] is nodes
     assert there.nodes_of_type("b").shape == (3,)
+    assert there.node_ptr.is_meta
+    assert there.node_ptr.shape == dag.node_ptr.shape
+    assert there.host is dag.host is dag
     assert there.to("meta").on_cpu is dag
 
 

@@ -61,6 +61,32 @@ def max_rows(values: Tensor, parent: Tensor, num_nodes: int) -> Tensor:
     return zeros.scatter_reduce_(0, index, values, "amax", include_self=False)
 
 
+#: So many entries may the matrix have that tells kinds apart on a GPU.
+MOST_ONES = 1 << 26
+
+
+def add_by_kind(table: Tensor, kind: Tensor, rows: Tensor) -> None:
+    """Adds each row to that of its kind in a table.
+
+    On a GPU as a product with ones and zeros, since `index_add_` adds up there in any order; of
+    more kinds than that is for, hardly two rows are of one.
+
+    Shape:
+        table: [num_kinds, width]
+        kind: [num_rows]
+        rows: [num_rows, width]
+    """
+    if rows.is_cpu or len(table) * len(kind) > MOST_ONES:
+        table.index_add_(0, kind, rows)
+    else:
+        table.addmm_(one_hot(kind, len(table)).to(rows.dtype), rows)
+
+
+def one_hot(kind: Tensor, num_kinds: int) -> Tensor:
+    """[num_kinds, num_rows] bool, whether each row is of each kind."""
+    return torch.arange(num_kinds, device=kind.device).unsqueeze(1) == kind
+
+
 class Pulled(NamedTuple):
     """The parts of the gradient of the rows of a group.
 

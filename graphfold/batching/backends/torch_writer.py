@@ -24,7 +24,7 @@ from graphfold.batching.backends.torch_graph import (
     size_in,
     stretched_dims,
 )
-from graphfold.batching.backends.torch_program import TorchProgram, max_rows, pull
+from graphfold.batching.backends.torch_program import TorchProgram, add_by_kind, max_rows, pull
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.program import Place
 from graphfold.batching.compiler.values import (
@@ -491,4 +491,4 @@ class TorchWriter:
         grad = self._flat_rows(value.inputs[0])
         sums = self._graph.argument("sums", ("table_grad", value.name))
         table = self._graph.method("view", sums, -1, value.size)
-        self._graph.method("index_add_", table, 0, self._graph.argument("kind"), grad)
+        self._graph.call(add_by_kind, table, self._graph.argument("kind"), grad)

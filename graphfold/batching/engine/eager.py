@@ -138,8 +138,8 @@ class EagerReader(StateReader):
         states = self._states.of_relation(relation)
         group = states.plan.types[self._group.op_type]
         columns = self._inputs.relations[relation]
-        edge = select_columns(columns, states.plan.edge[group.edges])
-        return EagerReader(self._inputs, states, group), edge
+        edges = states.plan.edge_index.derive(group.start, lambda rows: rows[group.edges])
+        return EagerReader(self._inputs, states, group), select_columns(columns, edges)
 
     def unknown_field(self, field: str, names: Collection[str]) -> SchemaError:
         return unknown_field(self._inputs.cells[self._group.op_type], field, names)
@@ -173,7 +173,8 @@ class GroupInputs:
         """The columns of a group's edges, or what its cell has made of them."""
         inputs = self._inputs
         if group.op_type in inputs.tables and inputs.kind is not None:
-            return select_columns(inputs.tables[group.op_type], inputs.kind[group.edges])
+            kind = inputs.kind.derive(group.start, lambda rows: rows[group.edges])
+            return select_columns(inputs.tables[group.op_type], kind)
         return LazyColumns(inputs.edge.keys(), lambda name: self._split_edges(name)[group.start])
 
     def _split_edges(self, name: str) -> dict[int, Tensor]:

@@ -154,7 +154,7 @@ class LevelStates(GroupStates):
             return super().children(field, group)
         if field not in self._given:  # this pass does not write it
             with self._mode.on():
-                rows = select_rows(self._inputs.given[field], self.plan.child_row)
+                rows = select_rows(self._inputs.given[field], self.plan.child_index)
                 self._given[field] = self.plan.split_edges(rows)
         return self._given[field][group.start].clone()
 

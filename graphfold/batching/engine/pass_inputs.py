@@ -43,7 +43,7 @@ class PassInputs:
     # Relation that the pass follows -> the columns of its edges, in the order of the graph.
     relations: Mapping[str, Mapping[str, Tensor]]
     tables: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)  # see before_edges
-    kind: Tensor | None = None  # [num_edges] the row of a table that each edge has, in plan order
+    kind: RowIndex | None = None  # [num_edges] the row of a table that each edge has, in plan order
 
     def __post_init__(self) -> None:
         self.fields: dict[str, int] = {}

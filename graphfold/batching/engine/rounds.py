@@ -5,7 +5,7 @@ A field stays in one tensor per type: it is neither joined nor copied between ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
@@ -25,7 +25,7 @@ from graphfold.batching.engine.pass_inputs import (
 )
 from graphfold.batching.engine.typed_fields import TypedFields
 from graphfold.batching.kernels.gather import RowIndex, select_rows
-from graphfold.batching.kernels.kinds import find_kinds
+from graphfold.batching.kernels.kinds import Kinds
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.scheduling.unrolled import UnrolledRounds
@@ -50,7 +50,7 @@ class RoundsInputs:
     edge: Mapping[str, Tensor]  # column -> [num_edges, ...] in the order of the relation
     relations: Mapping[str, Mapping[str, Tensor]]  # see `PassInputs`
     tables: Mapping[int, Mapping[str, Tensor]]  # see `Cell.before_edges`
-    kind: Tensor | None  # [num_edges] the row of a table, in the order of the relation
+    kind: RowIndex | None  # [num_edges] the row of a table, in the order of the relation
     shared: Mapping[str, Tensor]
     kernel: Kernel
     readable: Mapping[int, Readable]
@@ -89,7 +89,7 @@ class RoundsInputs:
             readable=self.readable,
             relations=self.relations,
             tables=self.tables,
-            kind=None if self.kind is None else self.kind.index_select(0, plan.edge),
+            kind=None if self.kind is None else self.kind.at(plan.edge_index),
         )
 
     def why_not_compiled(self, compiled: Mapping[int, CompiledCell]) -> str | None:
@@ -143,7 +143,7 @@ def make_rounds(
     sources: FieldSources,
     x: Sequence[Mapping[int, NodeInput]],
     relations: Mapping[str, Mapping[str, Tensor]],
-    num_edges: int,
+    find_kinds: Callable[[], Kinds],
     absent: Mapping[str, Tensor],
     shared: Mapping[str, Tensor],
     kernel: Kernel,
@@ -157,7 +157,7 @@ def make_rounds(
         sources: the cells of each round, and where fields come from.
         x: op type -> what `Cell.before` returned, of each round.
         relations: relation -> column -> [num_edges, ...] in the order of the relation.
-        num_edges: of all relations.
+        find_kinds: finds the kinds of the edges; called if a cell makes tables of them.
         absent: field -> [width] what an absent child reads; zeros if not here.
         shared: what all cells may read.
         kernel: what reduces over children.
@@ -177,7 +177,7 @@ def make_rounds(
             cells[code], readable[code] = cell, can_read[op_type]
             rows[code] = select(own[op_type], unrolled.order[number][op_type])
             if makes_tables(cell):
-                kinds = kinds or find_kinds(edge, num_edges, state.plan.row.device)
+                kinds = kinds or find_kinds()
                 found = cell.before_edges(kinds.columns)
                 tables[code] = as_many(found, kinds.num_kinds, cell, "before_edges")
     initial, all_absent = _initial(unrolled, state, sources, x[0], absent)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.engine.field_sources import FieldsByType
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.scheduling.schedule import PassSchedule
 
 #: op type -> [num_rows_of_type, width]
@@ -108,22 +109,18 @@ class TypedFields(Mapping[str, Tensor]):
         """The fields that are one tensor and do not change with `names`."""
         return {name: rows for name, rows in self._whole.items() if name not in names}
 
-    def find(self, field: str, row: Tensor) -> tuple[Tensor, Tensor]:
-        """A tensor that holds a field, and where in it some rows are.
+    def find(self, field: str, row: RowIndex) -> tuple[Tensor, RowIndex]:
+        """A tensor that holds a field, [any, width], and where in it some rows are.
 
-        Rows of types without the field are zeros; on a GPU, which would have to be waited for, all
-        rows must be of types that have it.
-
-        Shape:
-            row: [count]
-            returns: [any, width], [count]
+        Rows of types without the field are zeros. Rows that are known on a GPU alone, which would
+        have to be waited for, must be of types that have it.
         """
         if field in self._whole or len(self.parts[field]) != 1:
             return self[field], row
         ((op_type, part),) = self.parts[field].items()
-        group = self.groups[op_type]
-        if row.is_cpu and len(row):
-            lowest, highest = (int(end) for end in row.aminmax())
+        group, known = self.groups[op_type], row.rows_on_cpu
+        if known is not None and len(known):
+            lowest, highest = (int(end) for end in known.aminmax())
             if lowest < group.start or highest >= group.stop:
                 return self[field], row
-        return part, row - group.start
+        return part, row.derive(group.start, lambda rows: rows - group.start)

@@ -7,14 +7,17 @@ on every device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold._torch import is_batched, is_transformed, outside_modes
+from graphfold.dag import TypedDAG
 from graphfold.dag.depth import count_pointers, stable_order
+from graphfold.dag.typed_dag import to_device
 
 #: The mode of `torch.embedding_bag` that adds up.
 _SUM = 0
@@ -47,13 +50,64 @@ class RowIndex:
 
     def __init__(self, rows: Tensor, on_cpu: RowIndex | None = None) -> None:
         self.rows = rows
-        self._on_cpu = on_cpu
+        self.on_cpu = on_cpu
         self._readers: tuple[Tensor, Tensor] | None = None
+        self._derived: dict[Hashable, RowIndex] = {}
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> RowIndex:
         """A copy with `function` applied to its rows (a move, a pin)."""
-        moved = function(self.rows)
-        return RowIndex(moved, None if moved.is_cpu else self._on_cpu or self)
+        there = function(self.rows)
+        return RowIndex(there, None if there.is_cpu else self.on_cpu or self)
+
+    @staticmethod
+    def of(dag: TypedDAG, find: Callable[[TypedDAG], Tensor]) -> RowIndex:
+        """Nodes of graphs, known where the graphs are and on the CPU.
+
+        Args:
+            dag: the graphs; copies on a device keep what is found.
+            find: returns the nodes of graphs; equal functions find the same.
+        """
+        if dag.on_cpu is None:
+            return RowIndex(find(dag))
+        if find not in dag.indices:
+            dag.indices[find] = RowIndex(outside_modes(find)(dag), RowIndex.of(dag.on_cpu, find))
+        return dag.indices[find]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def for_device(rows: Tensor, device: torch.device) -> RowIndex:
+        """Rows that are found on the CPU, for a device."""
+        return RowIndex(rows).map_tensors(lambda rows: to_device(rows, device))
+
+    @property
+    def rows_on_cpu(self) -> Tensor | None:
+        """[num_edges] the rows on the CPU; None if a GPU alone knows them."""
+        if self.rows.is_cpu:
+            return self.rows
+        return None if self.on_cpu is None else self.on_cpu.rows
+
+    def at(self, edges: RowIndex) -> RowIndex:
+        """The rows that some of the edges read."""
+        if edges.on_cpu is None:
+            return RowIndex(self.rows.index_select(0, edges.rows))
+        return self.derive(edges, lambda own, read: own.index_select(0, read), edges)
+
+    def derive(
+        self, key: Hashable, function: Callable[..., Tensor], other: RowIndex | None = None
+    ) -> RowIndex:
+        """The rows that a function makes of these; copies on a device keep them by the key.
+
+        Args:
+            key: names the function.
+            function: called with the rows, and with those of `other`, both of one device.
+            other: further rows.
+        """
+        others = [] if other is None else [other.rows]
+        if self.on_cpu is None:
+            return RowIndex(function(self.rows, *others))
+        if key not in self._derived:
+            own = self.on_cpu.derive(key, function, other and other.on_cpu)
+            self._derived[key] = RowIndex(outside_modes(function)(self.rows, *others), own)
+        return self._derived[key]
 
     def readers(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """See `sort_readers`; always of as many rows."""
@@ -63,33 +117,49 @@ class RowIndex:
 
     @outside_modes
     def _find_readers(self, num_rows: int) -> tuple[Tensor, Tensor]:
-        if self._on_cpu is None:
+        if self.on_cpu is None:
             return sort_readers(self.rows, num_rows)
-        edge, ptr = self._on_cpu.readers(num_rows)
-        device = self.rows.device
-        return edge.to(device, non_blocking=True), ptr.to(device, non_blocking=True)
+        edge, ptr = to_device(self.on_cpu.readers(num_rows), self.rows.device)
+        return edge, ptr
+
+
+@dataclass(frozen=True)
+class OfTypes:
+    """Finds the nodes of some types, for `RowIndex.of`."""
+
+    types: frozenset[int]
+
+    def __call__(self, dag: TypedDAG) -> Tensor:
+        """[num_nodes_of_types] the nodes, in node order."""
+        return dag.nodes_of_types(self.types)[0]
+
+
+def as_index(rows: Tensor | RowIndex) -> RowIndex:
+    """Rows as a `RowIndex`."""
+    return rows if isinstance(rows, RowIndex) else RowIndex(rows)
 
 
 def select_rows(values: Tensor, index: Tensor | RowIndex) -> Tensor:
     """[num_edges, ...] `values[index]`."""
-    index = index if isinstance(index, RowIndex) else RowIndex(index)
+    index = as_index(index)
     if values.is_cpu or not values.requires_grad:
         return values.index_select(0, index.rows)  # one after another on a CPU, so always alike
     return gather_rows(values, index.rows, *index.readers(len(values)))
 
 
-def sum_rows(values: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
+def sum_rows(values: Tensor, index: RowIndex, ptr: Tensor) -> Tensor:
     """[num_segments, width] sums of `values[index]` per segment, which are never held.
 
-    For an index whose readers nobody has sorted; ptr [num_segments + 1].
+    ptr [num_segments + 1].
     """
+    rows = index.rows
     if is_transformed():
-        return _plain_sum(values, index, ptr, None)
+        return _plain_sum(values, rows, ptr, None)
     if not (torch.is_grad_enabled() and values.requires_grad):
-        return gather_sum(values, index, ptr)
-    edge, reader_ptr = sort_readers(index, len(values))
-    reader = parents(ptr, len(index)).index_select(0, edge)
-    return sum_gathered(values, index, ptr, reader, reader_ptr, None, edge)
+        return gather_sum(values, rows, ptr)
+    edge, reader_ptr = index.readers(len(values))
+    reader = parents(ptr, len(rows)).index_select(0, edge)
+    return sum_gathered(values, rows, ptr, reader, reader_ptr, None, edge)
 
 
 def sort_readers(index: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:

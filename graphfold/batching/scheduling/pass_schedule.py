@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.kernels.gather import RowIndex, sort_readers
-from graphfold.batching.scheduling.routes import Routes, find_routes
-from graphfold.dag.typed_dag import tensor_property
+from graphfold.batching.scheduling.routes import JoinedRoutes, Routes, find_routes
+from graphfold.dag.typed_dag import host_property, tensor_property
 
 
 class Group(NamedTuple):
@@ -88,6 +88,10 @@ class PassSchedule:
         """The plan on the CPU, where indices are found without waiting for a GPU."""
         return self.on_cpu or self
 
+    @property
+    def device(self) -> torch.device:
+        return self.row.device
+
     @tensor_property
     def reader_edge(self) -> Tensor:
         """[num_edges] the edges' positions, sorted by the row they read."""
@@ -104,11 +108,24 @@ class PassSchedule:
         return RowIndex(self.child_row, None if self.on_cpu is None else self.on_cpu.child_index)
 
     @tensor_property
+    def edge_index(self) -> RowIndex:
+        """`edge`, for what is read by it."""
+        return RowIndex(self.edge, None if self.on_cpu is None else self.on_cpu.edge_index)
+
+    @tensor_property
+    def previous_index(self) -> RowIndex | None:
+        """`previous_row`, for what is read by it."""
+        if self.previous_row is None:
+            return None
+        on_cpu = None if self.on_cpu is None else self.on_cpu.previous_index
+        return RowIndex(self.previous_row, on_cpu)
+
+    @tensor_property
     def reader(self) -> Tensor:
         """[num_edges] the position of the row that reads, in the order of `reader_edge`."""
         return self.reading.index_select(0, self.reader_edge)
 
-    @tensor_property
+    @host_property
     def parent(self) -> Tensor:
         """[num_edges] the reading node's position in its group."""
         ordered = self.in_row_order
@@ -117,7 +134,7 @@ class PassSchedule:
         first = first.repeat_interleave(size, output_size=self.num_rows)
         return self.reading - first.index_select(0, self.reading)
 
-    @tensor_property
+    @host_property
     def following(self) -> tuple[Tensor, Tensor] | None:
         """The rows that follow each in the next round, as positions; see `reader_ptr`."""
         if self.previous_row is None:
@@ -171,6 +188,11 @@ class PassSchedule:
     @tensor_property
     def routes(self) -> Routes:
         """The groups that each group reads."""
+        sizes = {group.start: group.num_edges for group in self.in_row_order}
+        return Routes.split(self._joined_routes, sizes)
+
+    @host_property
+    def _joined_routes(self) -> JoinedRoutes:
         groups = [(g.start, g.edge_start, g.num_edges) for g in self.in_row_order]
         return find_routes(groups, self.child_row, self.reader_edge)
 
@@ -186,7 +208,7 @@ class PassSchedule:
         """[num_edges] int64, 1 where the row that reads is of the node that it reads, else 0."""
         return torch.zeros_like(self.child_row) if self.loop is None else self.loop
 
-    @tensor_property
+    @host_property
     def child_positions(self) -> Tensor:
         """[num_edges] the place of each edge among the edges of the row that reads."""
         first = self.child_ptr[:-1].repeat_interleave(self.child_ptr.diff())
@@ -219,9 +241,13 @@ class PassSchedule:
 
     def rows_of_type(self, op_type: int) -> Tensor:
         """[num_rows_of_type] the rows of a type, in node order."""
-        if op_type not in self.types:
-            return self.row[:0]
-        return self.row[self.node[self.types[op_type].positions].sort().values]
+        return self._rows_by_type.get(op_type, self.row[:0])
+
+    @host_property
+    def _rows_by_type(self) -> dict[int, Tensor]:
+        return {
+            t: self.row[self.node[own.positions].sort().values] for t, own in self.types.items()
+        }
 
     def count_rows(self, op_type: int) -> int:
         """The number of rows of a type."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,11 +24,35 @@ class Routes:
     by_row: dict[int, Tensor]  # source -> [num_read] the order that sorts `index`
     order: dict[int, Tensor]  # reader -> [num_child_edges] where each is among them by source
 
+    @staticmethod
+    def split(found: JoinedRoutes, sizes: Mapping[int, int]) -> Routes:
+        """The routes of each group.
+
+        Args:
+            found: of all groups.
+            sizes: reader -> how many edges it has, in row order.
+        """
+        counts, sources, index, by_row, order = found
+        num_read = {source: sum(own.values()) for source, own in counts.items()}
+        return Routes(
+            counts, sources, _split(index, num_read), _split(by_row, num_read), _split(order, sizes)
+        )
+
+
+#: What `Routes` has, its tensors as those of all groups, one after another.
+JoinedRoutes: TypeAlias = tuple[
+    dict[int, dict[int, int]], dict[int, list[int]], Tensor, Tensor, Tensor
+]
+
+
+def _split(rows: Tensor, sizes: Mapping[int, int]) -> dict[int, Tensor]:
+    return dict(zip(sizes, rows.split_with_sizes(list(sizes.values())), strict=True))
+
 
 def find_routes(
     groups: Sequence[tuple[int, int, int]], child_row: Tensor, reader_edge: Tensor
-) -> Routes:
-    """The routes of a pass, read from a GPU once.
+) -> JoinedRoutes:
+    """The routes of a pass.
 
     Args:
         groups: of each group, in row order, the first row, the first edge, and how many edges.
@@ -50,21 +75,13 @@ def find_routes(
         read, reads = (names[number] for number in divmod(pair, len(names)))
         counts.setdefault(read, {})[reads] = number
         sources.setdefault(reads, []).append(read)
-    sizes = [sum(own.values()) for own in counts.values()]
     index = (child_row - first[source])[by_source]
     by_row = (
         _inverse(by_source)[reader_edge]
         - torch.searchsorted(source[by_source], source)[reader_edge]
     )
     by_reader = _inverse(by_source[torch.argsort(reader[by_source], stable=True)])
-    order = (by_reader - edge_start[reader]).split_with_sizes([count for _, _, count in groups])
-    return Routes(
-        counts,
-        sources,
-        dict(zip(counts, index.split_with_sizes(sizes), strict=True)),
-        dict(zip(counts, by_row.split_with_sizes(sizes), strict=True)),
-        dict(zip(names[1:], order, strict=True)),
-    )
+    return counts, sources, index, by_row, by_reader - edge_start[reader]
 
 
 def _inverse(order: Tensor) -> Tensor:

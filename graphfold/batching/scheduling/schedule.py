@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphfold._torch import outside_modes
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.kernels.row_numbers import Classes, Numbers, first_equal
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
@@ -23,6 +24,7 @@ from graphfold.batching.scheduling.sources import CellInputs, Sources, find_sour
 from graphfold.batching.scheduling.unrolled import UnrolledRounds, unroll
 from graphfold.dag import TypedDAG
 from graphfold.dag.depth import IntArray
+from graphfold.dag.typed_dag import tensor_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class Schedule:
         structure: `TypedDAG.structure` of the graphs.
         sources: by op type, the nodes whose inputs cells are given; None for all nodes.
         class_of: [num_nodes] the class of each node; None if each is a class of its own.
+        on_cpu: of a plan on a GPU, the plan that it is a copy of.
     """
 
     passes: tuple[PassSchedule, ...]
@@ -47,27 +50,46 @@ class Schedule:
     structure: int
     sources: tuple[Sources, ...] | None = None
     class_of: Tensor | None = None
+    on_cpu: Schedule | None = None
 
     @property
     def is_shared(self) -> bool:
         """True if equal nodes are computed once."""
         return self.sources is not None
 
-    def rows(self, index: int) -> Tensor:
-        """[num_nodes] the row of each node in a pass."""
-        row = self.passes[index].row
-        return row if self.class_of is None else row.index_select(0, self.class_of)
+    @tensor_property
+    def node_rows(self) -> list[RowIndex]:
+        """By pass, [num_nodes] the row of each node."""
+        rows = [plan.row for plan in self.passes]
+        if self.class_of is not None:
+            rows = [row.index_select(0, self.class_of) for row in rows]
+        return self._known(rows, lambda plan: plan.node_rows)
+
+    @tensor_property
+    def source_rows(self) -> list[RowIndex]:
+        """By op type, the nodes whose inputs cells are given."""
+        return self._known([own.node for own in self.sources or ()], lambda plan: plan.source_rows)
+
+    def _known(
+        self, rows: Sequence[Tensor], find: Callable[[Schedule], Sequence[RowIndex]]
+    ) -> list[RowIndex]:
+        """Rows with those that a function finds in the plan on the CPU."""
+        if self.on_cpu is None:
+            return [RowIndex(own) for own in rows]
+        return [RowIndex(*pair) for pair in zip(rows, find(self.on_cpu), strict=True)]
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Schedule:
         """A copy with `function` applied to every tensor (a move, a pin)."""
         sources, class_of = self.sources, self.class_of
+        passes = tuple(plan.map_tensors(function) for plan in self.passes)
         return Schedule(
-            tuple(plan.map_tensors(function) for plan in self.passes),
+            passes,
             tuple(rounds and rounds.map_tensors(function) for rounds in self.unrolled),
             self.built_for,
             self.structure,
             None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
             None if class_of is None else function(class_of),
+            None if passes[0].row.is_cpu else self.on_cpu or self,
         )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Schedule:

@@ -60,7 +60,7 @@ class UnrolledRounds:
         """The rows of a type in a round."""
         return self.plan.types[self.code(number, op_type)]
 
-    def previous(self, group: Group) -> tuple[int, Tensor | None]:
+    def previous(self, group: Group) -> tuple[int, RowIndex | None]:
         """The rows of a group's nodes in the round before.
 
         Returns:
@@ -68,10 +68,11 @@ class UnrolledRounds:
             for its rows as they are.
         """
         number, op_type = self.round_of(group.op_type)
-        before, row = self.rows(number - 1, op_type), self.plan.previous_row
+        before, row = self.rows(number - 1, op_type), self.plan.previous_index
         if before.size == group.size or row is None:
             return before.start, None
-        return before.start, row[group.rows] - before.start
+        own = row.derive(group.start, lambda rows: rows[group.rows] - before.start)
+        return before.start, own
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> UnrolledRounds:
         """A copy with `function` applied to every tensor."""

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphfold._torch import outside_modes
 from graphfold.batching import States
+from graphfold.batching.kernels.gather import RowIndex, select_rows
 from graphfold.blocks.block import Block
 from graphfold.blocks.block_errors import BlockTypeError
 from graphfold.blocks.contexts import Depth, Evaluation, Recorder
@@ -167,10 +169,10 @@ class Results:
             states: the states of its nodes.
             dtype: the dtype of floating-point results; None for the dtype of their types.
         """
-        columns = dag.columns[f"relation:{OUTPUTS}"]
-        slots = _Slots(dag, states, columns["slot"], columns["number"], dtype)
+        slots = _Slots(dag, states, dtype)
         output, _ = slots.batched(self._kind, dag.num_graphs, 0)
         metrics = {n: slots.tensors(self._slot_of[n], self._metrics[n]) for n in self._slot_of}
+        columns = dag.host.columns[f"relation:{OUTPUTS}"]
         return Result(output, metrics, self._labels(dag, columns["label"], columns["slot"]))
 
     def _labels(self, dag: TypedDAG, label: Tensor, slot: Tensor) -> dict[str, list[Any]]:
@@ -190,35 +192,33 @@ class _Slots:
 
     dag: TypedDAG
     states: States
-    slot: Tensor
-    number: Tensor
     dtype: torch.dtype | None
 
     def tensors(self, slot: int, kind: TensorType) -> Tensor:
         """[num_values, ...] the tensors of a slot, in the order of the examples."""
-        edges = torch.nonzero(self.slot == slot).view(-1)
-        nodes = self.dag.relations[OUTPUTS].index[edges]
-        numbers = self.number[edges]
-        dtype = in_dtype(kind, self.dtype)
-        rows: Tensor | None = None
-        for number in torch.unique(numbers).tolist():
-            chosen = torch.nonzero(numbers == number).view(-1)
-            part = self._rows(field_of(number, kind), nodes[chosen])
-            if len(chosen) == len(edges):
-                rows = part
-                break
-            if rows is None:
-                rows = part.new_zeros(len(edges), part.shape[1])
-            rows = rows.index_copy(0, chosen, part)
-        if rows is None:
-            return torch.zeros((0, *kind.shape), dtype=dtype, device=self.slot.device)
+        found, dtype = self._find(slot), in_dtype(kind, self.dtype)
+        if not found:
+            return torch.zeros((0, *kind.shape), dtype=dtype, device=self.dag.device)
+        parts = [self._rows(field_of(number, kind), nodes) for number, _, nodes in found]
+        if len(parts) == 1:
+            return from_rows(parts[0], kind).to(dtype)
+        rows = parts[0].new_zeros(sum(map(len, parts)), parts[0].shape[1])
+        for (_, places, _), part in zip(found, parts, strict=True):
+            rows = rows.index_copy(0, places.rows, part)
         return from_rows(rows, kind).to(dtype)
 
-    def _rows(self, field: str, nodes: Tensor) -> Tensor:
+    def _find(self, slot: int) -> list[tuple[int, RowIndex, RowIndex]]:
+        """Number of an output of nodes -> the places in a slot that it fills, and their nodes."""
+        key = OUTPUTS, slot
+        if key not in self.dag.indices:
+            self.dag.indices[key] = _find_outputs(self.dag, slot)
+        return self.dag.indices[key]  # type: ignore[no-any-return]
+
+    def _rows(self, field: str, nodes: RowIndex) -> Tensor:
         """[len(nodes), width] the field of some nodes."""
-        if _FEW * len(nodes) < self.dag.num_nodes:
+        if _FEW * len(nodes.rows) < self.dag.num_nodes:
             return self.states.at(field, nodes)  # its gradient names the rows
-        return self.states[field].index_select(0, nodes)
+        return select_rows(self.states[field], nodes)
 
     def batched(self, kind: ResultType, count: int, slot: int) -> tuple[Any, int]:
         """A batch of `count` instances of a type, which begins at `slot`; then the next slot."""
@@ -238,9 +238,21 @@ class _Slots:
 
     def lengths(self, slot: int) -> list[int]:
         """The lengths of the sequences of a slot."""
-        columns = self.dag.columns[f"relation:{LENGTHS}"]
+        columns = self.dag.host.columns[f"relation:{LENGTHS}"]
         lengths: list[int] = columns["length"][columns["slot"] == slot].tolist()
         return lengths
+
+
+@outside_modes  # a later training reads them, too
+def _find_outputs(dag: TypedDAG, slot: int) -> list[tuple[int, RowIndex, RowIndex]]:
+    columns, nodes = dag.host.columns[f"relation:{OUTPUTS}"], dag.host.relations[OUTPUTS].index
+    edges = torch.nonzero(columns["slot"] == slot).view(-1)
+    numbers, found = columns["number"][edges], []
+    for number in torch.unique(numbers).tolist():
+        places = torch.nonzero(numbers == number).view(-1)
+        pair = (RowIndex.for_device(rows, dag.device) for rows in (places, nodes[edges[places]]))
+        found.append((number, *pair))
+    return found
 
 
 def _split(kind: ResultType, values: Any, lengths: list[int]) -> list[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -139,8 +140,8 @@ class ColumnEncoder(nn.Module):
         codes = torch.where(codes < 0, self.sizes, codes)
         is_sum = codes.shape[1] > 1  # a single embedding is not looked up faster among fewer rows
         if ptr is None and codes.is_cpu and len(codes) >= MANY_ROWS and is_sum:
-            columns, kind = find_kinds({"codes": codes}, len(codes), codes.device)
-            return self._sums(columns["codes"], table).index_select(0, kind)
+            kinds = find_kinds({"codes": codes}, len(codes), codes.device)
+            return self._sums(kinds.columns["codes"], table).index_select(0, kinds.kind.rows)
         if ptr is None and not self.sparse and use_product(codes, table):
             return self._product(codes, table)
         return self._sums(codes, table, ptr)
@@ -148,7 +149,7 @@ class ColumnEncoder(nn.Module):
     def _product(self, codes: Tensor, table: Tensor) -> Tensor:
         """The sums as a product of one-hot rows with the table."""
         rows = table.new_zeros(len(codes), len(table)).scatter_(1, codes + self.starts, 1.0)
-        with torch.autocast(codes.device.type, enabled=False):  # sums are not narrowed
+        with _without_autocast(codes.device.type):  # sums are not narrowed
             return rows @ table
 
     def _sums(self, codes: Tensor, table: Tensor, ptr: Tensor | None = None) -> Tensor:
@@ -181,6 +182,13 @@ def use_product(codes: Tensor, table: Tensor) -> bool:
     """
     is_trained = torch.is_grad_enabled() and table.requires_grad
     return not codes.is_cpu and is_trained and len(codes) * len(table) <= MOST_ONES
+
+
+def _without_autocast(device_type: str) -> AbstractContextManager[object]:
+    """Inside, nothing is narrowed; not all devices narrow."""
+    if not torch.amp.is_autocast_available(device_type):
+        return nullcontext()
+    return torch.autocast(device_type, enabled=False)
 
 
 def _side_by_side(columns: Sequence[Tensor], rows: Tensor | None = None) -> Tensor:

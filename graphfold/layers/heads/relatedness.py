@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, Schema
+from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.errors import ConfigError, DataError
 from graphfold.layers.heads.classification import Similarity
 from graphfold.layers.heads.head import Head, mlp
@@ -63,6 +63,7 @@ class RelatednessHead(Head):
         self.layers = mlp(hidden_size, high - low + 1, None, dropout)
         scores = torch.arange(low, high + 1, dtype=torch.get_default_dtype())
         self.register_buffer("scores", scores, persistent=False)
+        self._range = float(low), float(high)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -84,8 +85,14 @@ class RelatednessHead(Head):
         raw: Tensor = self.layers(self.similarity(rows))
         return raw
 
+    def target_rows(self, dag: TypedDAG) -> Tensor:
+        if dag.on_cpu is not None:  # those on a GPU would be waited for to be checked
+            self.check_targets(super().target_rows(dag.on_cpu))
+        return super().target_rows(dag)
+
     def losses(self, raw: Tensor, targets: Tensor) -> Tensor:
-        self.check_targets(targets)
+        if targets.is_cpu:
+            self.check_targets(targets)
         measured = self.measured(targets).squeeze(1)
         y = torch.where(measured, targets.squeeze(1).to(raw.dtype), self.scores[0])
         p = (1 - (y.unsqueeze(1) - self.scores).abs()).clamp(min=0)  # a hat around each score
@@ -99,7 +106,7 @@ class RelatednessHead(Head):
     @property
     def possible(self) -> tuple[float, float]:
         """The lowest and the highest score."""
-        return float(self.scores[0]), float(self.scores[-1])
+        return self._range
 
     def check_targets(self, targets: Tensor) -> None:
         """Raises DataError for a score outside the scale."""

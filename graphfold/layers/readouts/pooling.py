@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphfold.batching.kernels import segment
-from graphfold.batching.kernels.gather import parents
+from graphfold.batching.kernels.gather import OfTypes, RowIndex, parents
 from graphfold.batching.native.linear import NativeLinear
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, did_you_mean
 from graphfold.layers.dropout import Dropout
-from graphfold.layers.readouts.readout import Readout
+from graphfold.layers.readouts.readout import Readout, output_nodes
 
 OVER = ("nodes", "outputs")
 
@@ -57,16 +57,17 @@ class Pooling(Readout):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """[num_graphs, input_size] from the rows of graph i, ptr[i] .. ptr[i+1]."""
 
-    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+    def pool(self, states: States, nodes: RowIndex, ptr: Tensor) -> Tensor:
         """[num_graphs, input_size] from `nodes`; graph i has the nodes ptr[i] .. ptr[i+1]."""
         return self.reduce(states.at(self.field, nodes), ptr)
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """One row per graph."""
         if self.over == "outputs":
-            return self.reduce(self.read(states, dag, dag.output_index), dag.output_ptr)
-        nodes, ptr = dag.nodes_of_types(states.types(self.field))
-        return self.pool(states, nodes, ptr)
+            return self.reduce(self.read(states, dag, output_nodes), dag.output_ptr)
+        types = states.types(self.field)
+        nodes = RowIndex.of(dag, OfTypes(types))
+        return self.pool(states, nodes, dag.nodes_of_types(types)[1])
 
 
 class SumReadout(Pooling):
@@ -75,7 +76,7 @@ class SumReadout(Pooling):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         return segment.segment_sum(rows, ptr)
 
-    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+    def pool(self, states: States, nodes: RowIndex, ptr: Tensor) -> Tensor:
         return states.sum(self.field, nodes, ptr)
 
 
@@ -106,7 +107,7 @@ class ScaledSumReadout(SumReadout):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         return super().reduce(rows, ptr) / self.divide_by
 
-    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+    def pool(self, states: States, nodes: RowIndex, ptr: Tensor) -> Tensor:
         return super().pool(states, nodes, ptr) / self.divide_by
 
 
@@ -116,7 +117,7 @@ class MeanReadout(Pooling):
     def reduce(self, rows: Tensor, ptr: Tensor) -> Tensor:
         return segment.segment_mean(rows, ptr)
 
-    def pool(self, states: States, nodes: Tensor, ptr: Tensor) -> Tensor:
+    def pool(self, states: States, nodes: RowIndex, ptr: Tensor) -> Tensor:
         return segment.to_mean(states.sum(self.field, nodes, ptr), ptr.diff())
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from graphfold.batching.kernels import segment
+from graphfold.batching.kernels.gather import OfTypes, RowIndex
 from graphfold.batching.kernels.segment import segment_sum
 from graphfold.batching.states import States
 from graphfold.dag import TypedDAG
@@ -49,15 +51,22 @@ class Readout(nn.Module, ABC):
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """[num_rows, output_size], or [num_rows, 2, output_size] for pairs."""
 
-    def read(self, states: States, dag: TypedDAG, nodes: Tensor) -> Tensor:
-        """[len(nodes), input_size] the field of some nodes.
+    def read(self, states: States, dag: TypedDAG, find: Callable[[TypedDAG], Tensor]) -> Tensor:
+        """[num_nodes_found, input_size] the field of some nodes.
+
+        Args:
+            states: of all nodes.
+            dag: the graphs.
+            find: returns the nodes of graphs: of these, and of their copy on the CPU, which knows
+                their types without waiting for a GPU. A function of a module, or like `OfTypes`.
 
         Raises:
             ShapeError: if the type of a node lacks the field.
         """
+        nodes = RowIndex.of(dag, find)
         if states.is_everywhere(self.field, dag.schema):
             return states.at(self.field, nodes)
-        op_type = dag.op_type.index_select(0, nodes)
+        op_type = dag.host.op_type.index_select(0, RowIndex.of(dag.host, find).rows)
         absent = op_type[~states.has(self.field, op_type)]
         if len(absent):
             name = dag.schema.types[int(absent[0])].name
@@ -83,7 +92,7 @@ class RootReadout(Readout):
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """The roots in the order of the graphs."""
         _require_outputs(self, dag, 1)
-        return segment_sum(self.read(states, dag, dag.output_index), dag.output_ptr)
+        return segment_sum(self.read(states, dag, output_nodes), dag.output_ptr)
 
 
 class PairReadout(Readout):
@@ -102,7 +111,7 @@ class PairReadout(Readout):
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """The first and the second of every pair, in the order of the graphs."""
         _require_outputs(self, dag, 2)
-        rows = self.read(states, dag, dag.output_index)
+        rows = self.read(states, dag, output_nodes)
         pairs = rows.view(-1, 2, rows.shape[1])
         return segment_sum(pairs, dag.output_ptr // 2)
 
@@ -118,7 +127,7 @@ class NodeReadout(Readout):
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """All nodes of all graphs."""
-        return self.read(states, dag, torch.arange(dag.num_nodes, device=dag.op_type.device))
+        return self.read(states, dag, all_nodes)
 
 
 class OutputReadout(Readout):
@@ -132,11 +141,35 @@ class OutputReadout(Readout):
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """All output nodes of all graphs."""
-        return self.read(states, dag, dag.output_index)
+        return self.read(states, dag, output_nodes)
+
+
+# Functions that find nodes of graphs, for `RowIndex.of`.
+
+
+def all_nodes(dag: TypedDAG) -> Tensor:
+    """[num_nodes] every node."""
+    return torch.arange(dag.num_nodes, device=dag.device)
+
+
+def output_nodes(dag: TypedDAG) -> Tensor:
+    """[num_outputs] the output nodes, in the order of the graphs and of their outputs."""
+    return dag.output_index
+
+
+@dataclass(frozen=True)
+class InputOfOutputs:
+    """Finds an input of every output node."""
+
+    place: int
+
+    def __call__(self, dag: TypedDAG) -> Tensor:
+        """[num_outputs] the nodes."""
+        return dag.input_index[dag.input_ptr[dag.output_index] + self.place]
 
 
 def _require_outputs(readout: Readout, dag: TypedDAG, number: int) -> None:
-    count = dag.output_ptr.diff()
+    count = dag.host.output_ptr.diff()
     wrong = torch.nonzero((count != number) & (count != 0))
     if len(wrong):
         graph = int(wrong[0])
@@ -171,14 +204,13 @@ class BondReadout(Readout):
 
     def forward(self, states: States, dag: TypedDAG) -> Tensor:
         """All bonds of all graphs."""
-        first, last = dag.input_ptr[dag.output_index], dag.input_ptr[dag.output_index + 1]
-        if bool((last - first != 2).any()):
+        counts, outputs = dag.host.input_ptr.diff(), dag.host.output_index
+        if bool((counts[outputs] != 2).any()):
             raise ShapeError(
                 "BondReadout reads output nodes with two inputs, but the data has others. Set "
                 "data.bond_target_columns, or use another readout."
             )
-        one = self.read(states, dag, dag.input_index[first])
-        other = self.read(states, dag, dag.input_index[first + 1])
+        one, other = (self.read(states, dag, InputOfOutputs(place)) for place in (0, 1))
         return torch.cat([one + other, (one - other).abs()], dim=1)
 
 
@@ -231,9 +263,7 @@ class TypeReadout(Readout):
         """One row per graph."""
         parts = []
         for name, reductions in self.types.items():
-            nodes = torch.nonzero(dag.op_type == dag.schema.type_index(name)).view(-1)
-            graph = dag.batch.index_select(0, nodes)
-            ptr = torch.searchsorted(graph, torch.arange(dag.num_graphs + 1, device=graph.device))
-            rows = self.read(states, dag, nodes)
+            types = frozenset([dag.schema.type_index(name)])
+            rows, ptr = self.read(states, dag, OfTypes(types)), dag.nodes_of_types(types)[1]
             parts += [REDUCTIONS[reduction](rows, ptr) for reduction in reductions]
         return torch.cat(parts, dim=1)

@@ -425,10 +425,12 @@ class Loop:
         """Makes gradients of embeddings sparse where that does not change the steps.
 
         A batch reads few rows of a large vocabulary; with a dense gradient each step updates the
-        full table. Several processes and clipping need dense gradients.
+        full table. Several processes and clipping need dense gradients; so does a GPU, which sorts
+        the rows of sparse ones and is waited for until it has counted them.
         """
         options = self.trainer
         is_dense = options.gradient_clip_val is not None or options.accumulate_grad_batches > 1
+        is_dense |= self.device.type != "cpu"
         if is_dense or self.world_size > 1 or not skips_absent_rows(self.make_optimizer):
             return []
         tables = []

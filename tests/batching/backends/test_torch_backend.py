@@ -18,6 +18,7 @@ from training.tiny_runs import listops, read_json
 from graphfold.batching import Network, Pass, Up
 from graphfold.batching.backends.native import NativeBackend
 from graphfold.batching.backends.torch_memory import TorchBackend
+from graphfold.batching.backends.torch_program import add_by_kind, one_hot
 from graphfold.batching.compiler.values import Unwritable
 from graphfold.dag import TypedDAG
 from graphfold.errors import ConfigError, EngineError
@@ -220,3 +221,21 @@ def test_training_and_prediction_without_a_compiler(tmp_path: Path) -> None:
     assert predicted.stderr.count(warning) == 1
     assert len(output.read_text().splitlines()) == 20
     assert not list((tmp_path / "empty").rglob("*.so"))
+
+
+def test_a_product_with_ones_adds_up_by_kind() -> None:
+    kind, rows = torch.tensor([2, 0, 2, 3, 2]), torch.randn(5, 3, dtype=torch.float64)
+    table = torch.randn(4, 3, dtype=torch.float64)
+    product = table.addmm(one_hot(kind, 4).to(rows.dtype), rows)
+    add_by_kind(table, kind, rows)
+    torch.testing.assert_close(product, table)
+
+
+@pytest.mark.gpu
+def test_tables_add_up_alike_on_a_gpu() -> None:
+    kind, rows = torch.arange(6000, device="cuda") % 3, torch.randn(6000, 8, device="cuda")
+    tables = [torch.zeros(3, 8, device="cuda") for _ in range(3)]
+    for table in tables:
+        add_by_kind(table, kind, rows)
+    assert all(torch.equal(table, tables[0]) for table in tables)
+    torch.testing.assert_close(tables[0].cpu(), rows.cpu().view(2000, 3, 8).sum(0))

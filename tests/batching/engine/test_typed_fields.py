@@ -9,6 +9,7 @@ from strategies import MIXED_SCHEMA, dags
 
 from graphfold.batching import Rounds, build_schedule
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import RowIndex
 
 
 @settings(max_examples=10)
@@ -21,8 +22,8 @@ def test_splitting_and_joining_give_the_same(dag):
     rows = torch.randint(1, dag.num_nodes + 1, (5,))
     for name, values in whole.items():
         assert torch.equal(fields[name], values)
-        actual, row = fields.find(name, rows)
-        assert torch.equal(actual[row], values[rows])
+        actual, row = fields.find(name, RowIndex(rows))
+        assert torch.equal(actual[row.rows], values[rows])
         parts = [fields.part(name, group.op_type) for group in plan.groups]
         assert torch.equal(torch.cat(parts), values[1:])
 
@@ -35,9 +36,12 @@ def test_a_field_of_one_type_is_zero_elsewhere_and_read_where_it_lies(dag):
     part = torch.randn(group.stop - group.start, 2)
     fields = TypedFields(plan, {}, {}).join(group.op_type, {"h": part}, {"h": part.new_zeros(1, 2)})
     rows = torch.arange(group.start, group.stop)
-    actual, row = fields.find("h", rows)
+    actual, row = fields.find("h", RowIndex(rows))
     assert actual is part
-    assert row.equal(torch.arange(len(part)))
+    assert row.rows.equal(torch.arange(len(part)))
+    every = RowIndex(torch.arange(1, dag.num_nodes + 1))
+    there = every.map_tensors(lambda rows: rows.to("meta"))
+    assert (fields.find("h", there)[0] is part) == (len(plan.groups) == 1)  # the CPU is asked
     assert fields["h"][rows].equal(part)
     assert fields["h"].count_nonzero() == part.count_nonzero()
     assert fields["h"].shape == (dag.num_nodes + 1, 2)

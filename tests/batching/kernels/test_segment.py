@@ -100,6 +100,22 @@ def test_readers_for_a_gpu_are_sorted_on_the_cpu():
     assert index.readers(4)[0].tolist() == [1, 0, 2, 4, 3]
 
 
+def test_rows_that_are_made_of_others_are_known_on_the_cpu_and_kept():
+    index, places = (
+        RowIndex(torch.tensor(rows)).map_tensors(lambda rows: rows.to("meta"))
+        for rows in ([2, 0, 3, 2], [3, 1])
+    )
+    for make, want in (
+        (lambda: index.at(places), [2, 0]),
+        (lambda: index.derive("half", lambda rows: rows[2:] - 1), [2, 1]),
+    ):
+        made = make()
+        assert (made.rows.device.type, made.rows.shape) == ("meta", (2,))
+        assert made.rows_on_cpu.tolist() == want
+        assert make() is made
+    assert index.at(RowIndex(places.rows)).rows_on_cpu is None  # a GPU alone knows these places
+
+
 @pytest.mark.gpu
 def test_rows_of_an_index_have_the_same_gradient_on_a_gpu():
     values = torch.randn(4, 3, dtype=torch.float64, device="cuda", requires_grad=True)

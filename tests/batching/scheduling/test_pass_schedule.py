@@ -36,6 +36,21 @@ def test_the_edges_of_a_group_are_those_of_its_rows(plan):
         assert plan.group_child_row(group).tolist() == read
 
 
+def test_a_copy_on_a_device_asks_the_plan_on_the_cpu(plan):
+    there = plan.map_tensors(lambda tensor: tensor.to("meta"))  # whose numbers nobody can read
+    for name in ("parent", "reader", "reader_ptr", "child_positions"):
+        assert getattr(there, name).is_meta
+        assert getattr(there, name).shape == getattr(plan, name).shape
+    for op_type in (*plan.types, 99):
+        assert there.rows_of_type(op_type).shape == plan.rows_of_type(op_type).shape
+    assert there.routes.counts == plan.routes.counts
+    for part in ("index", "by_row", "order"):
+        found, known = getattr(there.routes, part), getattr(plan.routes, part)
+        assert {n: rows.shape for n, rows in found.items()} == {
+            n: r.shape for n, r in known.items()
+        }
+
+
 def test_the_slices_of_a_group_name_its_nodes(plan, dag):
     for group in plan.groups:
         nodes = plan.node[group.positions]

@@ -218,7 +218,7 @@ def test_the_quotient_gives_the_same_over_all_passes(name, seed, size):
 def test_a_shared_plan_computes_each_distinct_node_once(policy):
     dag = random_dag(6, 0)
     schedule = build_schedule(dag, [Up()], policy, share=True)
-    (plan,), all_rows, texts = schedule.passes, schedule.rows(0).tolist(), structures(dag)
+    (plan,), all_rows, texts = schedule.passes, schedule.node_rows[0].rows.tolist(), structures(dag)
     first = sorted({texts.index(text) for text in texts})
     assert plan.num_rows == len(first) < len(all_rows) == dag.num_nodes
     assert schedule.report([Up()]).total.nodes == dag.num_nodes

@@ -174,7 +174,7 @@ class CompiledPass:
         if plan.previous_row is not None:
             found["previous_row"] = plan.previous_row
         if self.kind is not None:
-            found["kind"] = self.kind
+            found["kind"] = self.kind.rows
         return found
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:

@@ -21,6 +21,7 @@ from graphfold.batching.engine.eager import run_eager, run_eager_rounds
 from graphfold.batching.engine.pass_inputs import PassInputs
 from graphfold.batching.engine.rounds import RoundsInputs
 from graphfold.batching.engine.typed_fields import TypedFields
+from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.kernels.segment import NATIVE
 from graphfold.batching.scheduling.edges import Edges
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
@@ -105,7 +106,9 @@ class Trial(ABC):
         return {
             "edge": {} if has_tables else found,
             "tables": {tried: found} if has_tables else {},
-            "kind": torch.arange(count, device=device) % NUM_KINDS if has_tables else None,
+            "kind": RowIndex(torch.arange(count, device=device) % NUM_KINDS)
+            if has_tables
+            else None,
         }
 
     def _parts(self, parts: Sequence[Part], count: int) -> dict[str, Tensor]:
