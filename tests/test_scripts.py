@@ -113,3 +113,25 @@ def test_torch_scatter_is_built(there, code, num_installs, venv):
         assert "uninstall" in installs(venv)[-1]
     else:
         assert done.stdout.endswith("done: the backend 'scatter' can be chosen\n")
+
+
+@pytest.mark.parametrize("outcome", ["no GPU", "tests fail", "tests pass"])
+def test_a_gpu_is_checked_by_tests_and_then_measured(outcome: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fails = {"no GPU": "-c", "tests fail": "-m pytest"}.get(outcome, "none")
+    program(
+        tmp_path / "python",
+        f'echo "$@" >> {log}; case "$*" in *{fails}*) echo "no device" >&2; exit 1;; esac',
+    )
+    done = subprocess.run(
+        [ROOT / "scripts/gpu_check.sh", tmp_path / "found"],
+        env={**os.environ, "PYTHON": str(tmp_path / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    calls = log.read_text().splitlines()
+    assert done.returncode == (outcome != "tests pass")
+    measured = [call.split()[2] for call in calls if call.startswith("-m benchmarks")]
+    assert measured == ([] if outcome == "no GPU" else ["sst", "treefc", "molecules"])
+    assert sum("pytest -q -m gpu" in call for call in calls) == bool(measured)
