@@ -121,7 +121,7 @@ def test_a_gpu_is_checked_by_tests_and_then_measured(outcome: str, tmp_path: Pat
     fails = {"no GPU": "-c", "tests fail": "-m pytest"}.get(outcome, "none")
     program(
         tmp_path / "python",
-        f'echo "$@" >> {log}; case "$*" in *{fails}*) echo "no device" >&2; exit 1;; esac',
+        f'echo "$@" >> {log}; case "$*" in *"{fails}"*) echo "no device" >&2; exit 1;; esac',
     )
     done = subprocess.run(
         [ROOT / "scripts/gpu_check.sh", tmp_path / "found"],
