@@ -245,15 +245,6 @@ def _handling_mode() -> Any:
     return Handling
 
 
-def is_operation(kind: type) -> bool:
-    """True for the classes of torch's operations, such as `torch.ops.aten.add`.
-
-    If torch moves them, they count as ordinary objects, and the few cells that read one are not
-    compiled.
-    """
-    return kind.__module__ == "torch._ops"
-
-
 def is_mutating(operation: Any) -> bool:
     """True if an operation writes into an argument."""
     return bool(operation._schema.is_mutable)
