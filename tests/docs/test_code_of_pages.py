@@ -72,9 +72,10 @@ def test_the_blocks_pass_mypy_strict_and_a_network_gives_states(tmp_path):
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "graphfold").symlink_to(package)
     page = tmp_path / "cells_page.py"
-    code = [*blocks(text_of("cells"), "python"), "reveal_type(network(batch, x))\n"]
+    code = [*blocks(text_of("cells"), "python"), "reveal_type(network(dag))\n"]
     page.write_text("\n".join(code), encoding="utf-8")
     options = ["--strict", "--follow-imports=silent", "--config-file=", "--cache-dir=cache"]
+    options.append("--disable-error-code=import-untyped")  # torch_geometric has no types
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, page.name],
         cwd=tmp_path,
