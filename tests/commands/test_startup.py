@@ -92,7 +92,7 @@ def test_wrong_options_and_absent_files_and_columns_need_no_lightning(tmp_path: 
     assert not {*names} & {*LARGE[:4]}
 
 
-def test_predicting_a_few_records_loads_neither_lightning_nor_torchs_compiler(
+def test_predicting_a_few_records_loads_neither_hydra_nor_torchs_compiler(
     tmp_path: Path,
 ) -> None:
     table = write_molecules(tmp_path / "m.csv")
@@ -100,7 +100,7 @@ def test_predicting_a_few_records_loads_neither_lightning_nor_torchs_compiler(
     words = ["data=smiles", f"data.path={table}", "data.target_columns=[c]", *small]
     folder = train(tmp_path / "run", *words)
     commands = ["predict", folder, table], ["evaluate", folder]
-    first, (code, names) = loaded((*LARGE, "rich", "sympy"), *commands)
+    first, (code, names) = loaded((*LARGE, "rich", "sympy", "hydra"), *commands)
     assert first == [0, []]
     assert code == 0
     assert not {*names} & {"lightning", "tensorboard"}

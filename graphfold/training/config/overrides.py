@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from hydra.core.config_loader import ConfigLoader
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from typing import TYPE_CHECKING, Any
 
 from graphfold.errors import ConfigError, GraphfoldError
+
+if TYPE_CHECKING:  # a prediction without --set does without Hydra, which takes a while to load
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Override
 
 _HOW = (
     "Write KEY=VALUE, and quote a value with a comma, blank or bracket, and all of it in a shell: "
@@ -37,6 +37,10 @@ def parse_overrides(words: Sequence[str], loader: ConfigLoader | None = None) ->
     Raises:
         ConfigError: naming the first that cannot be read.
     """
+    if not words:
+        return []
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     parser = OverridesParser.create(config_loader=loader)
     return [_parse(parser, word) for word in words]
 
@@ -110,6 +114,8 @@ def in_hydras_grammar(value: Any) -> str:
 
 
 def _parse(parser: OverridesParser, word: str) -> Override:
+    from hydra.errors import HydraException
+
     try:
         (override,) = parser.parse_overrides([word])
     except HydraException as error:
