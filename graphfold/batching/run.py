@@ -192,12 +192,12 @@ def _refuse_shared(
 
 def _no_input(name: str, codes: Sequence[str], strange: Iterable[object]) -> ShapeError:
     """The error of a type for which neither the user nor its features give an input."""
-    names = ", ".join(map(str, strange))
-    what = f"x names {names}, which the schema lacks.{did_you_mean(name, [names])}" if names else ""
+    others = [str(key) for key in strange]
+    what = f"x names {', '.join(others)}, which the schema lacks.{did_you_mean(name, others)}"
     why = f"its features {', '.join(codes)} are no floats, which only an encoder makes of them"
     return ShapeError(
         f"type '{name}' has a cell but no input{f': {why}' if codes else ''}. "
-        f"{f'{what} ' if what else ''}Give x['{name}'] of shape [num_nodes_of_type, width]; the "
+        f"{f'{what} ' if others else ''}Give x['{name}'] of shape [num_nodes_of_type, width]; the "
         "width may be 0."
     )
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 
+#: Beyond so many, all are let go: some code gives a network other tensors at every call.
+MOST_CELLS = 1_000
+
 
 class FrozenCell(NamedTuple):
     """The constants and packed weights of one cell.
@@ -55,6 +58,8 @@ class FrozenWeights:
         key = (id(cell), *map(id, tensors))
         known, _ = self._cells.get(key, (None, cell))
         if known is None or not known.holds(tensors):
+            if len(self._cells) >= MOST_CELLS:
+                self._cells.clear()
             with torch.no_grad():
                 constants = tuple(cell.lowered.fixed(*tensors))
             aliases = tuple(tensor.detach() for tensor in tensors)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from graphfold.batching import Batch, Children, Network, Up
 from graphfold.batching.backends.native import NativeMemory
+from graphfold.batching.engine.compiled import frozen_weights
 from graphfold.layers import ChildSumTreeLSTMCell
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -105,6 +106,41 @@ def test_gradients_are_those_of_a_network_that_is_not_frozen(network: Network) -
             found.append([p.grad.clone() for p in own.parameters() if p.grad is not None])
             step(own)
     torch.testing.assert_close(found[2:], found[:2])
+
+
+class Squared(MessageCell):
+    """Adds a number of its parameters alone, which depends on no node."""
+
+    def forward(self, x: Any, children: Children) -> dict[str, Tensor]:
+        weight = self.linear.weight * self.linear.weight
+        return {"m": super().forward(x, children)["m"] * weight.sum(1)}
+
+
+def test_what_is_kept_in_inference_mode_serves_a_derivative_by_x() -> None:
+    cell, found = Squared(), []
+    network = make_network([rounds(2)], [{"word": cell, "phrase": cell, "pair": cell}])
+    network.requires_grad_(False).freeze()
+    batch, x = make_batch(DAG, network), make_x(DAG)
+    for own in (network, copy.deepcopy(network)):
+        if own is network:
+            with torch.inference_mode():
+                own(batch, x)
+        found.append(torch.autograd.grad(own(batch, x)["m"].square().sum(), [*x.values()]))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_tensors_that_are_replaced_at_every_call_are_let_go(
+    monkeypatch: pytest.MonkeyPatch, network: Network
+) -> None:
+    monkeypatch.setattr(frozen_weights, "MOST_CELLS", 4)
+    batch, x = make_batch(DAG, network), make_x(DAG)
+    states(network.freeze(), batch, x)
+    for _ in range(4):
+        replace(network)
+        states(network, batch, x)
+    assert network._frozen is not None
+    assert 0 < len(network._frozen._cells) <= 4
+    assert_right(network)
 
 
 def test_weights_are_packed_once(monkeypatch: pytest.MonkeyPatch, network: Network) -> None:
