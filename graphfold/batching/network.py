@@ -23,8 +23,9 @@ from graphfold.batching.engine.compiled.programs import Programs, forget_forms
 from graphfold.batching.engine.field_sources import find_sources
 from graphfold.batching.kernels.segment import SCATTER
 from graphfold.batching.reference import ReferenceRun
-from graphfold.batching.run import RowRun, RunInputs
+from graphfold.batching.run import RowRun, RunInputs, refuse_shared
 from graphfold.batching.scheduling.passes import Pass, Rounds
+from graphfold.batching.scheduling.schedule import Schedule
 from graphfold.batching.states import States
 from graphfold.dag import Schema, TypedDAG
 from graphfold.errors import (
@@ -154,14 +155,25 @@ class Network(nn.Module):
             frozen=self._frozen,
         )
         vars(self)["_ran"] = inputs.ran  # a module is slow to set
-        run = ReferenceRun(inputs) if self.run == REFERENCE else RowRun(inputs)
+        if self.run == REFERENCE:
+            return self._run_passes(ReferenceRun(inputs), batch.schedule)
+        run = RowRun(inputs)
+        if not batch.schedule.is_shared:
+            return self._run_passes(run, batch.schedule)
+        own = [self._cells_of(index).values() for index in range(len(self.passes))]
+        cells = [cell for of_pass in own for of_type in of_pass for cell in of_type]
+        with refuse_shared(cells, batch.dag.device):
+            return self._run_passes(run, batch.schedule)
+
+    def _run_passes(self, run: ReferenceRun | RowRun, schedule: Schedule) -> States:
+        """The state of every node after all passes."""
         fields: dict[int, frozenset[str]] = {}  # those that nodes have by now
         for index, item in enumerate(self.passes):
             cells_by_round = self._cells_by_round(
                 index, item.rounds if isinstance(item, Rounds) else 1
             )
             sources = find_sources(item, cells_by_round, fields)
-            check_reads(self.schema, batch.schedule.passes[index], sources)
+            check_reads(self.schema, schedule.passes[index], sources)
             run.step(index, item, sources)
             fields = dict(sources.after)
             for op_type, cell in cells_by_round[-1].items():

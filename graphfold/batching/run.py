@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,13 +179,11 @@ class RunInputs:
 
 
 @contextmanager
-def _refuse_shared(
-    cells_by_round: Sequence[Mapping[int, Cell]], plan: PassSchedule
-) -> Iterator[None]:
+def refuse_shared(cells: Iterable[Cell], device: torch.device) -> Iterator[None]:
     """Raises if cells do what no node may share with another while the block runs."""
-    cells = list(dict.fromkeys(cell for own in cells_by_round for cell in own.values()))
+    cells = list(dict.fromkeys(cells))
     names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
-    random = refuse_random(names, plan.row.device, SHARED_NUMBERS)
+    random = refuse_random(names, device, SHARED_NUMBERS)
     with random, refuse_changed_buffers(cells, SHARED_STATISTICS):
         yield
 
@@ -219,14 +217,12 @@ class RowRun:
 
     def step(self, index: int, item: Pass, sources: FieldSources) -> None:
         """Runs a pass with the cells of `sources`."""
-        plan, cells = self.batch.schedule.passes[index], sources.cells_by_round
         self.inputs.ran.append({})
-        with _refuse_shared(cells, plan) if self.batch.schedule.is_shared else nullcontext():
-            if isinstance(item, Rounds):
-                self._rounds(index, item, sources)
-            else:
-                self._levels(index, item, sources)
-        self.plan, self.index = plan, index
+        if isinstance(item, Rounds):
+            self._rounds(index, item, sources)
+        else:
+            self._levels(index, item, sources)
+        self.plan, self.index = self.batch.schedule.passes[index], index
 
     def _levels(self, index: int, item: Pass, sources: FieldSources) -> None:
         plan, (cells,) = self.batch.schedule.passes[index], sources.cells_by_round

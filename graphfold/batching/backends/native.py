@@ -16,7 +16,7 @@ from graphfold.batching.compiler.program import Key, Place, Program, Rows, Weigh
 from graphfold.batching.compiler.values import Value
 from graphfold.batching.native.library import load, why_missing
 from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
-from graphfold.batching.native.readable import What, readable
+from graphfold.batching.native.readable import all_readable, readable
 from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
@@ -32,23 +32,36 @@ class NativeMemory(Memory):
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
         super().__init__(plan, dtype, is_backward)
         self._library, self._num_threads = load(dtype), torch.get_num_threads()
-        # Who reads whom, in the order of native/program.h.
-        links = [("child_ptr", plan.child_ptr, plan.num_rows + 1)]
-        if is_backward:
-            links += [
-                ("reader_ptr", plan.reader_ptr, plan.num_rows + 2),
-                ("reader_edge", plan.reader_edge, plan.num_edges),
-                ("reader", plan.reader, plan.num_edges),
-            ]
-        if is_backward and plan.following is not None:
-            ptr, row = plan.following
-            links += [("next_ptr", ptr, plan.num_rows + 2), ("next_row", row, plan.num_rows + 1)]
-        self._links = [self.take(own, ("the plan's", name), size) for name, own, size in links]
+
+    def place_integers(self, tensors: Mapping[str, tuple[Tensor, int]]) -> None:
+        links = self._links()
+        super().place_integers({**tensors, **links})
+        # The addresses of the links; 0 for one that is not needed.
+        table = [self.shared[name, ""].data_ptr() for name in links]
+        self._link_table = array("q", table + [0] * (6 - len(table)))
+
+    def _links(self) -> dict[str, tuple[Tensor, int]]:
+        """Who reads whom, in the order of native/program.h."""
+        plan, num_edges, num_rows = self.plan, self.plan.num_edges, self.plan.num_rows
+        links = {"child_ptr": (plan.child_ptr, num_rows + 1)}
+        if self.is_backward:
+            links["reader_ptr"] = plan.reader_ptr, num_rows + 2
+            links["reader_edge"] = plan.reader_edge, num_edges
+            links["reader"] = plan.reader, num_edges
+            if plan.following is not None:
+                ptr, row = plan.following
+                links["next_ptr"], links["next_row"] = (ptr, num_rows + 2), (row, num_rows + 1)
+        return links
 
     def take(
-        self, tensor: Tensor, what: What, size: int | None = None, by_strides: bool = False
-    ) -> Tensor:
-        return readable(tensor, self.dtype if size is None else torch.int64, what, size, by_strides)
+        self,
+        tensors: Sequence[Tensor],
+        names: Sequence[Key],
+        sizes: Sequence[int] | None = None,
+        by_strides: bool = False,
+    ) -> Sequence[Tensor]:
+        dtype = self.dtype if sizes is None else torch.int64
+        return all_readable(tensors, dtype, names, sizes, by_strides)
 
     def run(self, programs: Mapping[int, Program]) -> None:
         """Runs programs over the groups of the plan, in one native call.
@@ -74,7 +87,7 @@ class NativeMemory(Memory):
                 kept = self.packed.get(op_type)
                 table[first + number] = self._place_weight(own, weight, rows.size, weights, kept)
             self._shift(table, program, first, rows)
-        numbers, links, plan = array("q", table), self._link_table(), self.plan
+        numbers, links, plan = array("q", table), self._link_table, self.plan
         is_done = self._library.run_pass(
             plan.group_table.buffer_info()[0],
             len(plan.groups),
@@ -86,17 +99,15 @@ class NativeMemory(Memory):
         if not is_done:
             raise MemoryError("there is no memory for a block of nodes")
 
-    def _link_table(self) -> array[int]:
-        """[6] the addresses of the links; 0 for one that is not needed."""
-        return array("q", [own.data_ptr() for own in self._links] + [0] * (6 - len(self._links)))
-
     def _addresses_in(
         self, tensors: Mapping[Key, Tensor], op_type: int | None = None
     ) -> dict[Key, int]:
-        """The `address` of each of `shared`, or of what a type has for itself."""
-        if self.first_row:
-            return {key: self.address(key, op_type) for key in tensors}
-        return {key: tensor.data_ptr() for key, tensor in tensors.items()}
+        """The addresses of row 0, there or not, of `shared` or of what a type has for itself."""
+        found = dict(zip(tensors, map(Tensor.data_ptr, tensors.values()), strict=True))
+        for key, row in self.first_row[op_type].items():
+            if key in found:
+                found[key] -= row * tensors[key].shape[1] * self.dtype.itemsize
+        return found
 
     def _shift(self, table: list[int], program: NativeProgram, first: int, whole: Group) -> None:
         """Shifts addresses of buffers with rows of one type alone to where row 0 would lie."""
@@ -114,7 +125,7 @@ class NativeMemory(Memory):
         if not self._number(grad, numbers):
             grad = grad.coalesce()
             self._number(grad, numbers)
-        self.shared["upstream", field] = self.take(grad._values(), ("the gradient of", field))
+        (self.shared["upstream", field],) = self.take([grad._values()], [("upstream", field)])
         self.shared["upstream_row", field] = numbers
 
     def _number(self, grad: Tensor, numbers: Tensor) -> bool:
@@ -124,7 +135,7 @@ class NativeMemory(Memory):
         return bool(number_rows(rows.data_ptr(), *sizes, numbers.data_ptr()))
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
-        links = self._link_table()
+        links = self._link_table
         parts = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
         self._library.pull_rows(
             links.buffer_info()[0], first, *total.shape, *parts, total.data_ptr()
@@ -168,18 +179,13 @@ class NativeMemory(Memory):
 
     def address(self, key: Key, op_type: int | None = None) -> int:
         """The address of row 0 of what a type reads, there or not; 0 for nothing."""
-        tensor = None if op_type is None else self.own[op_type].get(key)
-        named: Key | tuple[int, Key] = key
-        if tensor is not None and op_type is not None:
-            named = op_type, key
-        else:
-            tensor = self.shared.get(key)
+        if op_type is not None and key not in self.own[op_type]:
+            op_type = None
+        tensor = (self.shared if op_type is None else self.own[op_type]).get(key)
         if tensor is None:
             return 0
-        start = tensor.data_ptr()
-        if named in self.first_row:
-            start -= self.first_row[named] * tensor.shape[1] * tensor.element_size()
-        return start
+        row = self.first_row[op_type].get(key, 0)
+        return tensor.data_ptr() - (row * tensor.shape[1] * self.dtype.itemsize if row else 0)
 
     def _place_weight(
         self,

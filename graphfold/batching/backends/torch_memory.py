@@ -77,7 +77,8 @@ class TorchMemory(Memory):
         left = []
         for kind in PULLED:
             if (kind, field) in self.shared:
-                begun, rows = self.first_row.get((kind, field), 0), range(first, first + len(total))
+                begun = self.first_row[None].get((kind, field), 0)
+                rows = range(first, first + len(total))
                 index, ptr, among = self._indices.readers(self.plan, kind, begun, rows)
                 values, weight = self._left(kind, field)
                 left.append((values, index, ptr, None if weight is None else weight[among]))
@@ -93,7 +94,7 @@ class TorchMemory(Memory):
     def _factor(self, op_type: int, rows: Rows, width: int) -> Tensor:
         """[num_rows, width] a factor of the gradient of a weight."""
         if rows.parts:
-            first = self.first_row.get(rows.key, 0)
+            first = self.first_row[None].get(rows.key, 0)
             index = self.plan.child_row[self.plan.types[op_type].edges]
             values = self.shared[rows.key].index_select(0, index - first if first else index)
             return values.view(-1, width)
@@ -140,7 +141,7 @@ class TorchMemory(Memory):
             whole = self._indices.parts(self.plan, kind)
             return [whole[group.start].to(self.dtype) for group in groups]
         else:
-            parts = self._indices.parts(self.plan, kind, self.first_row.get(key, 0))
+            parts = self._indices.parts(self.plan, kind, self.first_row[None].get(key, 0))
         return [parts[group.start] for group in groups]
 
     def _pieces(
@@ -153,7 +154,7 @@ class TorchMemory(Memory):
             return dict.fromkeys((group.start for group in groups), tensor)
         if space in (ROWS, ALL_EDGES):
             named = (op_type, key) if is_own else key
-            first = self.first_row.get(named, 0)
+            first = self.first_row[op_type if is_own else None].get(key, 0)
             if first or len(groups) == 1:
                 by_edge = space == ALL_EDGES
                 return {
@@ -178,7 +179,7 @@ class TorchMemory(Memory):
         left, counts = [], []
         for kind in PULLED:
             if (kind, field) in self.shared:
-                first = self.first_row.get((kind, field), 0)
+                first = self.first_row[None].get((kind, field), 0)
                 readers = self._indices.parts(self.plan, kind, first)
                 values, weight = self._left(kind, field)
                 weights = None if weight is None else self._split_weights(weight)

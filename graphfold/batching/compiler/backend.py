@@ -8,13 +8,14 @@ and runs programs on them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from graphfold.batching.compiler.program import Key, Place, Program, WeightGradient
+from graphfold.batching.compiler.program import Key, Named, Place, Program, WeightGradient
 from graphfold.batching.compiler.values import Value
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
@@ -33,7 +34,8 @@ class Memory(ABC):
     Attributes:
         shared: what all types read and write.
         own: op type -> what only its nodes read and write.
-        first_row: of what does not begin with row 0, the row that it begins with.
+        first_row: op type, or None for `shared` -> of what does not begin with row 0, the row that
+            it begins with.
     """
 
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
@@ -41,20 +43,43 @@ class Memory(ABC):
         self.shared: dict[Key, Tensor] = {}
         self.own: dict[int, dict[Key, Tensor]] = {}
         self.packed: Mapping[int, dict[Any, Tensor]] = {}
-        self.first_row: dict[Key | tuple[int, Key], int] = {}
+        self.first_row: dict[int | None, dict[Key, int]] = defaultdict(dict)
+
+    def place(self, tensors: Mapping[Named, Tensor]) -> None:
+        """Puts tensors where programs find them."""
+        for (op_type, key), tensor in tensors.items():
+            own = self.shared if op_type is None else self.own.setdefault(op_type, {})
+            own[key] = tensor
+
+    def settle(self, tensors: Mapping[Named, Tensor], by_strides: bool = False) -> None:
+        """Has programs find tensors as they can read them, see `take`."""
+        there = [*tensors.values()]
+        found = self.take(there, [key for _, key in tensors], None, by_strides)
+        if found is not there:
+            self.place(dict(zip(tensors, found, strict=True)))
+
+    def place_integers(self, tensors: Mapping[str, tuple[Tensor, int]]) -> None:
+        """Puts integers of the plan, and how many there should be, where programs find them."""
+        names = [(name, "") for name in tensors]
+        values, sizes = zip(*tensors.values(), strict=True)
+        self.shared.update(zip(names, self.take(values, names, [*sizes]), strict=True))
 
     def take(
-        self, tensor: Tensor, what: str | Key, size: int | None = None, by_strides: bool = False
-    ) -> Tensor:
-        """A tensor that the pass has not made itself, as programs read it.
+        self,
+        tensors: Sequence[Tensor],
+        names: Sequence[Key],
+        sizes: Sequence[int] | None = None,
+        by_strides: bool = False,
+    ) -> Sequence[Tensor]:
+        """Tensors that the pass has not just made itself, as programs read them.
 
         Args:
-            tensor: the tensor.
-            what: its name in messages.
-            size: how many integers it has; None if it has numbers of `dtype`.
-            by_strides: whether programs read it by its strides.
+            tensors: the tensors.
+            names: of them.
+            sizes: how many integers each has; None if they have numbers of `dtype`.
+            by_strides: whether programs read them by their strides.
         """
-        return tensor if by_strides else tensor.contiguous()
+        return tensors if by_strides else [tensor.contiguous() for tensor in tensors]
 
     @abstractmethod
     def run(self, programs: Mapping[int, Program]) -> None:

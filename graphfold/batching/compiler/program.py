@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 #: What lies in a buffer of the pass: a kind and a name.
 Key: TypeAlias = tuple[str, str]
+#: Op type, or None for all types, and what it is there.
+Named: TypeAlias = tuple[int | None, Key]
 
 #: What lies in scratch memory.
 SCRATCH: Key = "scratch", ""

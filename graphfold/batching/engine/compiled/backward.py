@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphfold.batching.compiler.program import ALL_EDGES, ROWS, Key
-from graphfold.batching.engine.compiled.compiled_pass import CompiledPass, Named
+from graphfold.batching.compiler.program import ALL_EDGES, ROWS, Key, Named
+from graphfold.batching.engine.compiled.compiled_pass import CompiledPass
 
 
 class CompiledBackward:
@@ -31,12 +31,20 @@ class CompiledBackward:
         grads: Sequence[Tensor | None],
     ) -> None:
         self._pass, self._plan = run, run.plan
-        self._memory = run.memory(tensors, is_backward=True)
-        run.place_states(self._memory, [self._memory.take(own, "a state") for own in states])
-        for (op_type, key), tensor in kept.items():
-            own = self._memory.shared if op_type is None else self._memory.own[op_type]
-            own[key] = self._memory.take(tensor, key)
-        run.place_upstream(self._memory, grads)
+        named = {n: own for n, own in zip(run.names, tensors, strict=True) if own is not None}
+        for name, state in zip(run.fields, states, strict=True):
+            named[None, ("state", name)] = state
+        named |= kept
+        sparse: dict[str, Tensor] = {}
+        for (op_type, key), grad in run.upstream(grads).items():
+            if grad.is_sparse:
+                sparse[key[1]] = grad
+            else:
+                named[op_type, key] = grad
+        self._memory = memory = run.memory(named, is_backward=True)
+        run.place_states(memory, [memory.shared["state", name] for name in run.fields])
+        for field, grad in sparse.items():
+            memory.place_sparse(field, grad)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
         """The gradient of each tensor that needs one."""
@@ -60,7 +68,7 @@ class CompiledBackward:
                     if key not in memory.shared:
                         memory.shared[key] = run.new(op_type, space, size)
                         if space == ROWS and run.first_row:
-                            memory.first_row[key] = run.first_row
+                            memory.first_row[None][key] = run.first_row
                     writers.setdefault(key, []).append(op_type)
                 else:
                     memory.own[op_type][key] = run.new(op_type, space, size)

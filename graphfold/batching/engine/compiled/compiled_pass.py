@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ctypes import memset
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphfold.batching.compiler.backend import PULLED, Memory
 from graphfold.batching.compiler.compiled_cell import CompiledCell
-from graphfold.batching.compiler.program import ALL_EDGES, ONE, ROWS, TYPE_EDGES, TYPE_ROWS, Key
+from graphfold.batching.compiler.program import (
+    ALL_EDGES,
+    ONE,
+    ROWS,
+    TYPE_EDGES,
+    TYPE_ROWS,
+    Named,
+)
 from graphfold.batching.engine.compiled.frozen_weights import FrozenWeights
 from graphfold.batching.engine.pass_inputs import PassInputs, parts
 
@@ -25,8 +32,6 @@ INTEGERS = {
     "position": "child_positions",
     "relation": "relation",
 }
-#: Op type, or None for all types, and what it is there.
-Named: TypeAlias = tuple[int | None, Key]
 
 
 class CompiledPass:
@@ -53,7 +58,7 @@ class CompiledPass:
         frozen: FrozenWeights | None = None,
     ) -> None:
         self._frozen, self._packed = frozen, dict[int, dict[Any, Tensor]]()
-        self.plan, self.fields = inputs.plan, inputs.fields
+        self.plan, self.fields, self._given = inputs.plan, inputs.fields, tuple(inputs.given)
         # What belongs to types without nodes takes no part, so that its gradient is None.
         self.backend = next(iter(cells.values())).backend  # the same for all
         self.cells = cells = {t: cell for t, cell in cells.items() if t in self.plan.types}
@@ -62,6 +67,7 @@ class CompiledPass:
         self.device = inputs.device
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
         self.kind, self._called = inputs.kind, inputs.cells
+        self._packed_alone: set[Named] = set()  # the weights that no program reads as they lie
         named: dict[Named, Tensor] = {}
         for op_type, cell in cells.items():
             self._name_own(named, inputs, op_type, cell)
@@ -89,7 +95,10 @@ class CompiledPass:
         own = [tensor.find(inputs.cells[op_type]) for tensor in cell.lowered.tensors]
         own += [inputs.shared[name] for name in cell.lowered.shared]
         for number, constant in enumerate(self._constants(op_type, cell, own)):
-            named[op_type, ("constant", str(number))] = constant
+            key = "constant", str(number)
+            named[op_type, key] = constant
+            if key not in cell.read_constants:
+                self._packed_alone.add((op_type, key))
         for name, value in parts(inputs.x[op_type]):
             if name in cell.reads:
                 named[op_type, ("x", name)] = value
@@ -109,7 +118,7 @@ class CompiledPass:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
-        memory = self.memory(tensors, is_backward=False)
+        memory = self.memory(dict(zip(self.names, tensors, strict=True)), is_backward=False)
         states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
@@ -145,48 +154,42 @@ class CompiledPass:
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
-    def memory(self, tensors: Sequence[Tensor | None], is_backward: bool) -> Memory:
-        """The memory of one direction, with what cells read there; None for what they do not."""
+    def memory(self, tensors: Mapping[Named, Tensor], is_backward: bool) -> Memory:
+        """The memory of one direction, with what the pass has not just made itself."""
         memory = self.backend.memory(self.plan, self.dtype, is_backward)
         memory.own = {op_type: {} for op_type in self.cells}
         memory.packed = self._packed
-        for named, tensor in zip(self.names, tensors, strict=True):
-            if tensor is None:
-                continue
-            op_type, key = named
-            own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
-            cell = None if op_type is None else self.cells.get(op_type)
-            is_read = cell is None or key[0] != "constant" or key in cell.read_constants
-            # Programs read no other dtype, and pack weights as these lie.
-            is_of_pass = tensor.dtype is self.dtype
-            own[key] = memory.take(tensor, key, by_strides=not is_read) if is_of_pass else tensor
-        for name, integers in self._integers().items():
-            size = self.plan.num_rows + 1 if name == "previous_row" else self.plan.num_edges
-            memory.shared[name, ""] = memory.take(integers, name, size)
+        memory.place(tensors)
+        # Programs read no other dtype.
+        read = {named: own for named, own in tensors.items() if own.dtype is self.dtype}
+        packed = {named: read.pop(named) for named in self._packed_alone & read.keys()}
+        memory.settle(read)
+        memory.settle(packed, by_strides=True)
+        memory.place_integers(self._integers())
         return memory
 
-    def _integers(self) -> dict[str, Tensor]:
-        """The integers that programs read of the plan, by name."""
-        plan, found = self.plan, {"child_row": self.plan.child_row}
+    def _integers(self) -> dict[str, tuple[Tensor, int]]:
+        """The integers that programs read of the plan, and how many there are, by name."""
+        plan, num_edges = self.plan, self.plan.num_edges
+        found = {"child_row": (plan.child_row, num_edges)}
         for cell in self.cells.values():
             for name in cell.reads_integers:
-                found[name] = getattr(plan, INTEGERS[name])
+                found[name] = getattr(plan, INTEGERS[name]), num_edges
         if plan.previous_row is not None:
-            found["previous_row"] = plan.previous_row
+            found["previous_row"] = plan.previous_row, plan.num_rows + 1
         if self.kind is not None:
-            found["kind"] = self.kind.rows
+            found["kind"] = self.kind.rows, num_edges
         return found
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
         """Names what cells write, and what they read of children."""
-        for (kind, name), tensor in list(memory.shared.items()):
-            if kind == "given":
-                memory.shared["read", name] = tensor
+        for name in self._given:
+            memory.shared["read", name] = memory.shared["given", name]
         for name, state in zip(self.fields, states, strict=True):
             for key in (("state", name), ("read", name)):
                 memory.shared[key] = state
                 if self.first_row:
-                    memory.first_row[key] = self.first_row
+                    memory.first_row[None][key] = self.first_row
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         """Memory for a field, with the rows that no cell computes."""
@@ -224,16 +227,13 @@ class CompiledPass:
         """Memory for numbers."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def place_upstream(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
-        """Names the cotangents of the results: of all rows, or of a few."""
-        for name, grad in zip(self.fields, grads, strict=True):
-            if grad is None:
-                continue
-            grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
-            if grad.is_sparse:
-                memory.place_sparse(name, grad)
-            else:
-                memory.shared["upstream", name] = memory.take(grad, ("the gradient of", name))
+    def upstream(self, grads: Sequence[Tensor | None]) -> dict[Named, Tensor]:
+        """The cotangents of the results, of all rows or of a few."""
+        return {
+            (None, ("upstream", name)): grad if grad.dtype is self.dtype else grad.to(self.dtype)
+            for name, grad in zip(self.fields, grads, strict=True)
+            if grad is not None
+        }
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone.
