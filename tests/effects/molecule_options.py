@@ -16,6 +16,7 @@ from graphfold.dag import Schema
 from graphfold.dag.compare import equal
 from graphfold.dag.schema import ABOVE, BELOW, bound_column
 from graphfold.datasets.molecules.atom_features import find_features
+from graphfold.datasets.molecules.reactions import MODES
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.registry import FEATURE_SETS
 
@@ -172,12 +173,24 @@ def _(graphs, option):
 
 @row.changes("smiles.explicit_hydrogens", "hydrogens are atoms of the graph")
 def _(graphs):
-    text = "smiles,y\nCO,1\n"
+    text = "smiles,y\nCO[H],1\n"
     sizes = [
         graphs("smiles", text, "a.csv", explicit_hydrogens=value).num_nodes
-        for value in (False, True)
+        for value in (False, "written", True)
     ]
-    assert sizes == [2, 6]
+    assert sizes == [2, 3, 6]
+
+
+@row.changes("smiles.reaction", "two sides become one graph, whose features have two columns")
+def _(graphs):
+    text = "smiles,y\n[CH3:1][OH:2]>>[CH2:1]=[O:2].[H][H],1\n"
+    for mode in MODES:
+        dag = graphs("smiles", text, "a.csv", reaction=mode)
+        assert counts(dag) == {"atom": 4}
+        change = "change" if "diff" in mode else "other"
+        assert f"{change}_charge" in dag.features("atom")
+    with pytest.raises(RecordError, match="it is a reaction"):
+        graphs("smiles", text, "a.csv")
 
 
 @row.changes("smiles.directed_bonds", "both directions of a bond are nodes, the atoms stay")

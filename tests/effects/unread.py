@@ -88,7 +88,7 @@ READ: dict[str, str] = {
         (
             *_ids("smiles", "target_columns", "task", "weight_column", "descriptors", "features"),
             *_ids("smiles", "explicit_hydrogens", "directed_bonds", "fragments", "smiles_column"),
-            *_ids("smiles", "salts", "standardize", "extra_columns"),
+            *_ids("smiles", "salts", "standardize", "extra_columns", "reaction"),
         ),
         "each molecule is read by it",
     ),

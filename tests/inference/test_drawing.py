@@ -252,9 +252,35 @@ def test_contributions_colour_their_atoms_in_any_order_of_the_record(
     drawing = draw_graph(
         dag, prediction, RegressionHead(2, dag.schema), (), contributions(numbers), "y"
     )
-    ((shown, atoms),) = drawn
+    (((shown,), (atoms,)),) = drawn
     assert atoms == {n: atom.GetAtomicNum() for n, atom in enumerate(shown.GetAtoms())}
     assert drawing.target == "y"
+
+
+@pytest.mark.parametrize("hydrogens", [False, "written", True])
+def test_both_sides_of_a_reaction_have_the_colours_of_their_atoms(hydrogens, monkeypatch):
+    adapter = SmilesAdapter(reaction="reac_diff", explicit_hydrogens=hydrogens)
+    dag = read_one(adapter, "[CH3:1][Br:2].[H:7][O-:3]>C>[O:3]([H:7])[CH3:1].[Na+].[Br-:2]")
+    elements = dag.features("atom")["element"].tolist()
+    assert elements.count(1) == {False: 0, "written": 1, True: elements.count(1)}[hydrogens]
+    drawn: list[Any] = []
+    monkeypatch.setattr(of_molecules, "atom_colours", dict)
+    monkeypatch.setattr(of_molecules, "_svg", lambda *parts: drawn.append(parts) or "")
+    values = contributions([float(number) for number in elements])
+    draw_graph(
+        dag,
+        Prediction(1, "", {"y": TargetPrediction(0.25)}),
+        RegressionHead(2, SmilesAdapter(target_columns=["y"]).schema),
+        (),
+        values,
+        "y",
+    )
+    ((sides, colours),) = drawn
+    for side, atoms in zip(sides, colours, strict=True):
+        assert atoms == {n: atom.GetAtomicNum() for n, atom in enumerate(side.GetAtoms())}
+    assert [atom.GetAtomMapNum() for side in sides for atom in side.GetAtoms()].count(0) == sum(
+        map(len, colours)
+    )
 
 
 def contributions(values: list[float]) -> Contributions:

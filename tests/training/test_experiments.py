@@ -39,6 +39,7 @@ DATA = sorted(p.stem for p in (config_folder() / "data").glob("*.yaml") if p.ste
 #: What each kind of data cannot do without.
 NEEDED = {
     "smiles": ["data.path=f.csv", "data.target_columns=[a]"],
+    "reactions": ["data.path=f.csv", "data.target_columns=[a]"],
     "brackets": ["data.path=f.txt", "data.num_classes=5"],
     "conllu": ["data.path={train:f,val:g,test:h}"],
     "listops": ["data.path=f"],

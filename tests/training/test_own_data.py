@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from thinned import thinned
 from training.one_step import new_loop
 from training.tiny_runs import (
     MOLECULES,
@@ -21,6 +23,7 @@ from training.tiny_runs import (
     write_corpora,
 )
 
+from graphfold import TablePredictor
 from graphfold.batching import Pass, Schedule, batch
 from graphfold.dag import TypedDAG
 
@@ -210,3 +213,64 @@ def test_a_training_part_without_any_target_is_refused(
     error = capsys.readouterr().err
     assert "none of the 8 training records has a value of entailment." in error
     assert not (tmp_path / "run").exists()
+
+
+REACTIONS = (
+    "[CH3:1][CH2:2][OH:3]>>[CH3:1][CH:2]=[O:3]",
+    "[CH3:1][Br:2].[H:5][OH:3]>>[CH3:1][O:3][H:5].[Br-:2]",
+    "[H:3][CH:1]([OH:2])[H:4]>[Pd]>[CH2:1]=[O:2].[H:3][H:4]",
+    "[NH2:1][CH3:2].[CH:3](=[O:4])C>>[NH:1]([CH3:2])[CH:3]([OH:4])C",
+)
+
+
+@pytest.mark.parametrize("model", thinned(["dmpnn", "gcn"], ["dmpnn"]))
+def test_reactions_from_training_to_prediction(model, tmp_path):
+    path, new = tmp_path / "reactions.csv", tmp_path / "new.csv"
+    rows = [f"{text},{number / 10}" for number, text in enumerate(REACTIONS * 6)]
+    path.write_text("\n".join(["rxn,ea", *rows, "CCO>>CC=O,1"]) + "\n")
+    new.write_text("\n".join(["rxn", *REACTIONS, "CCO"]) + "\n")
+    folder = train(
+        tmp_path / "run",
+        "data=reactions",
+        f"model={model}",
+        f"data.path={path}",
+        "data.smiles_column=rxn",
+        "data.target_columns=[ea]",
+        "data.on_error=skip",
+        "model.hidden_size=8",
+        "trainer.max_epochs=1",
+    )
+    assert run("verify", folder, "--examples", "4") == 0
+    found = tmp_path / "evaluated.json"
+    assert run("evaluate", folder, "--data", path, "--on-error", "skip", "--json", found) == 0
+    assert read_json(found)["test/rmse"] >= 0
+    predicted = tmp_path / "predicted.csv"
+    assert run("predict", folder, new, "--output", predicted, "--explain") == 0
+    with predicted.open() as file:
+        answers = list(csv.DictReader(file))
+    assert [bool(row["ea_pred"]) for row in answers] == [True] * 4 + [False]
+    assert answers[-1]["reason"].startswith("'CCO' is no reaction")
+    # The atoms of the reactants and agents, of which there are as many on the other side.
+    contributions = [len(json.loads(row["ea_atom_contributions"])) for row in answers[:-1]]
+    assert contributions == [3, 4, 5, 6]
+    table = TablePredictor(folder)(pa.table({"rxn": [*REACTIONS]}))
+    expected = [float(row["ea_pred"]) for row in answers[:-1]]
+    assert table.column("ea_pred").to_pylist() == pytest.approx(expected, rel=1e-5)
+    checked = tmp_path / "checked.json"
+    options = ["reaction=reac_diff", "explicit_hydrogens=written", "smiles_column=rxn"]
+    words = [word for option in options for word in ("--set", option)]
+    assert (
+        run(
+            "check-adapter",
+            "smiles",
+            "--data",
+            new,
+            *words,
+            "--on-error",
+            "skip",
+            "--json",
+            checked,
+        )
+        == 0
+    )
+    assert (read_json(checked)["records"], read_json(checked)["skipped"]) == (4, 1)

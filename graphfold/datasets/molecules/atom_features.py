@@ -41,6 +41,7 @@ class Feature:
             which it returns a list with the value of each atom (or each bond), in RDKit's order.
         size: an upper bound of all numbers; None without one.
         table: [size, *shape] the row of each number; None where the number is the row.
+        absent: the number of an atom or bond that one side of a reaction lacks.
     """
 
     column: Column
@@ -49,6 +50,7 @@ class Feature:
     of: Source
     size: int | None = None
     table: NDArray[np.bool_] | None = None
+    absent: int = 0
 
     @property
     def collect(self) -> Callable[..., Numbers]:
@@ -109,7 +111,7 @@ def codes(
     # One byte a code: a corpus of a million molecules has hundreds of millions of them.
     column = Column(name, "uint8" if size <= 256 else "int32", size=size)
     places = _Places(zip(values, range(size), strict=False), len(values) if has_other else None)
-    return Feature(column, read, places.__getitem__, of, size)
+    return Feature(column, read, places.__getitem__, of, size, absent=size)
 
 
 def one_hot(

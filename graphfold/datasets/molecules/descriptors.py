@@ -35,6 +35,7 @@ class Descriptors:
         names: the descriptors, in order.
         morgan_radius: the most bonds from the centre of a substructure.
         fingerprint_size: the number of counts of each of the others than `rdkit2d`.
+        num_molecules: the molecules of a graph, 2 for a reaction, whose numbers are side by side.
 
     Attributes:
         columns: the columns of the schema.
@@ -44,7 +45,11 @@ class Descriptors:
     """
 
     def __init__(
-        self, names: Sequence[str] = (), morgan_radius: int = 2, fingerprint_size: int = 2048
+        self,
+        names: Sequence[str] = (),
+        morgan_radius: int = 2,
+        fingerprint_size: int = 2048,
+        num_molecules: int = 1,
     ) -> None:
         for name in names:
             if name not in DESCRIPTORS:
@@ -68,16 +73,19 @@ class Descriptors:
         self.names = tuple(names)
         self.morgan_radius = morgan_radius
         self.fingerprint_size = fingerprint_size
-        self.columns = tuple(self._column(name) for name in names)
+        self.columns = tuple(self._column(name, num_molecules) for name in names)
 
-    def values(self, molecule: Chem.Mol) -> dict[str, NDArray[np.generic]]:
+    def values(self, *molecules: Chem.Mol) -> dict[str, NDArray[np.generic]]:
         """name -> the numbers of its column."""
-        return {name: DESCRIPTORS[name](self, molecule) for name in self.names}
+        return {
+            name: np.concatenate([DESCRIPTORS[name](self, molecule) for molecule in molecules])
+            for name in self.names
+        }
 
-    def _column(self, name: str) -> Column:
+    def _column(self, name: str, num_molecules: int) -> Column:
         if name == "rdkit2d":
-            return Column(name, "float32", (len(rdkit_descriptors.descList),))
-        return Column(name, "uint8", (self.fingerprint_size,))
+            return Column(name, "float32", (num_molecules * len(rdkit_descriptors.descList),))
+        return Column(name, "uint8", (num_molecules * self.fingerprint_size,))
 
 
 def rdkit2d(_: Descriptors, molecule: Chem.Mol) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 from rdkit import Chem
 from rdkit.Chem.rdchem import Atom, Bond, BondStereo, BondType, ChiralType, HybridizationType
@@ -157,7 +158,7 @@ def hundredth_of_mass(atom: Atom) -> float:
 
 
 def no_bond(bond: Bond) -> bool:
-    """0 for every bond; chemprop has 1 here for the absence of a bond."""
+    """0 for every bond; the bond that one side of a reaction lacks has 1."""
     return False
 
 
@@ -173,7 +174,7 @@ def _chemprop(elements: Iterable[int], hybridizations: Iterable[Hashable]) -> Fe
         number("mass", hundredth_of_mass, unit="100 Da"),
     )
     bond = (
-        flag("no_bond", no_bond),
+        replace(flag("no_bond", no_bond), absent=1),
         one_hot("order", Bond.GetBondType, _ORDERS, has_other=False),
         flag("conjugated", Bond.GetIsConjugated),
         flag("in_ring", Bond.IsInRing),

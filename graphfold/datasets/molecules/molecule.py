@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from rdkit import Chem, rdBase
 from rdkit.Chem.rdchem import Atom, Bond, BondStereo
@@ -13,8 +13,11 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
 from graphfold.errors import RecordError, shortened
 
+#: Which hydrogens are atoms: none, all, or those that are written out.
+Hydrogens: TypeAlias = bool | Literal["written"]
 
-def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
+
+def read_molecule(smiles: str, explicit_hydrogens: Hydrogens = False) -> Chem.Mol:
     """The sanitised molecule of a SMILES.
 
     Salts and other disconnected parts, charges, radicals, isotopes, wildcards (`*`), dative bonds
@@ -25,9 +28,9 @@ def read_molecule(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
 
     Args:
         smiles: the SMILES; blanks around it do not count.
-        explicit_hydrogens: keep the hydrogens that are written out, where they stand, and add
-            those that are implied, at the end. Otherwise RDKit merges both into their neighbours,
-            save those with a mark of their own (`[2H]`, `[H][H]`).
+        explicit_hydrogens: keep the hydrogens that are written out, where they stand, and, unless
+            it is "written", add those that are implied, at the end. If it is False, RDKit merges
+            both into their neighbours, save those with a mark of their own (`[2H]`, `[H][H]`).
 
     Raises:
         RecordError: if it is empty, or RDKit cannot read it; with RDKit's own reason.
@@ -41,8 +44,12 @@ def silence() -> rdBase.BlockLogs:
     return rdBase.BlockLogs()
 
 
-def read_in_silence(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
+def read_in_silence(
+    smiles: str, explicit_hydrogens: Hydrogens = False, keeps_maps: bool = False
+) -> Chem.Mol:
     """`read_molecule` within `silence`, for many SMILES: entering it takes a tenth of reading one.
+
+    With `keeps_maps`, atom maps are read, too.
 
     Raises:
         RecordError: as `read_molecule`.
@@ -57,13 +64,27 @@ def read_in_silence(smiles: str, explicit_hydrogens: bool = False) -> Chem.Mol:
         strange = next(character for character in smiles if not character.isascii())
         raise _refuse(smiles, f"'{strange}' is not an ASCII character")
     text, bar, extension = smiles.partition("|")
-    molecule = _parse(_MAP.sub("", text) + bar + extension, explicit_hydrogens)
+    molecule = _parse(
+        (text if keeps_maps else _MAP.sub("", text)) + bar + extension, explicit_hydrogens
+    )
     if molecule is None:
         raise _refuse(smiles, _reason(smiles, explicit_hydrogens))
     return molecule
 
 
 _MAP = re.compile(r":[0-9]+(?=\])")
+
+
+def sides_of(smiles: str) -> list[str]:
+    """The reactants, with the agents, and the products of a reaction; a molecule itself."""
+    parts = _ARROW.split(smiles.partition("|")[0].strip())
+    if len(parts) != 3:
+        return [smiles]
+    return [".".join(filter(None, parts[:2])), parts[2]]
+
+
+# No dative bond, ->.
+_ARROW = re.compile(r"(?<!-)>")
 
 
 class WrittenMolecule(NamedTuple):
@@ -80,7 +101,7 @@ class WrittenMolecule(NamedTuple):
     places: list[int]
 
 
-def write_molecule(molecule: Chem.Mol, explicit_hydrogens: bool = False) -> WrittenMolecule:
+def write_molecule(molecule: Chem.Mol, explicit_hydrogens: Hydrogens = False) -> WrittenMolecule:
     """Normalises a molecule as `read_molecule` does, in the order of its atoms, and writes it.
 
     Args:
@@ -101,7 +122,8 @@ def write_molecule(molecule: Chem.Mol, explicit_hydrogens: bool = False) -> Writ
             bond.SetStereo(BondStereo.STEREONONE)  # a SMILES has no mark for it
     try:
         Chem.SanitizeMol(copy)
-        copy = Chem.AddHs(copy) if explicit_hydrogens else Chem.RemoveHs(copy)
+        if explicit_hydrogens != "written":
+            copy = Chem.AddHs(copy) if explicit_hydrogens else Chem.RemoveHs(copy)
     except (RuntimeError, ValueError) as error:
         raise RecordError(f"RDKit cannot read the molecule ({explain(str(error))})") from error
     Chem.AssignStereochemistry(copy, True, True, True)
@@ -199,16 +221,16 @@ _RELATIVE = {BondStereo.STEREOCIS, BondStereo.STEREOTRANS}
 _CIP_STEPS = 10_000
 
 
-def _parse(smiles: str, explicit_hydrogens: bool) -> Chem.Mol | None:
+def _parse(smiles: str, explicit_hydrogens: Hydrogens) -> Chem.Mol | None:
     if not explicit_hydrogens:
         return Chem.MolFromSmiles(smiles)
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = False  # type: ignore[assignment]  # the stub takes it for the class
     molecule = Chem.MolFromSmiles(smiles, parameters)
-    return None if molecule is None else Chem.AddHs(molecule)
+    return molecule if molecule is None or explicit_hydrogens == "written" else Chem.AddHs(molecule)
 
 
-def _reason(smiles: str, explicit_hydrogens: bool) -> str:
+def _reason(smiles: str, explicit_hydrogens: Hydrogens) -> str:
     """RDKit's error about a SMILES, which it only logs: the SMILES is read again for the log.
 
     RDKit logs the SMILES once for each open bracket, which may fill the memory.
@@ -216,8 +238,8 @@ def _reason(smiles: str, explicit_hydrogens: bool) -> str:
     num_open = smiles.count("(") - smiles.count(")")
     if num_open * len(smiles) > _LONGEST_LOG:
         return f"{num_open} parentheses are never closed"
-    if ">" in smiles.replace("->", ""):
-        return "it is a reaction; only molecules are read, such as its product in another column"
+    if len(sides_of(smiles)) > 1:
+        return "it is a reaction, which data.reaction=reac_diff reads"
     if "{" in smiles:
         return "it is BigSMILES of a polymer; only molecules are read, such as its repeat unit"
     with rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
@@ -246,9 +268,14 @@ _PARSE_ERROR = "SMILES Parse Error: "
 def canonical_smiles(smiles: Sequence[str]) -> list[str]:
     """RDKit's canonical SMILES of each molecule, stereo marks and salts included, maps not.
 
+    That of a reaction has the sides `reactants.agents>>products`.
+
     Raises:
         RecordError: if RDKit cannot read one of the SMILES.
     """
     with silence():
-        canonical = {text: Chem.MolToSmiles(read_in_silence(text)) for text in {*smiles}}
+        canonical = {
+            text: ">>".join(Chem.MolToSmiles(read_in_silence(side)) for side in sides_of(text))
+            for text in {*smiles}
+        }
     return [canonical[text] for text in smiles]

@@ -37,6 +37,7 @@ from graphfold.datasets.molecules.fragments import (
     fragment_nodes,
 )
 from graphfold.datasets.molecules.molecule import atoms_of, bonds_of, has_stereo, label_stereo
+from graphfold.datasets.molecules.reactions import Reaction, ReactionMode
 from graphfold.datasets.molecules.record_table import BOND_ENDS
 from graphfold.errors import RecordError
 
@@ -72,12 +73,14 @@ class MoleculeGraphs:
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         measures: "atom" or "bond" if these have targets; None if only molecules have.
+        reaction: the columns of reactions, see `read_reaction`; None if the graphs are molecules.
     """
 
     features: FeatureSet
     directed_bonds: bool = False
     fragments: Fragments = "none"
     measures: str | None = None
+    reaction: ReactionMode | None = None
 
     @property
     def has_fragments(self) -> bool:
@@ -87,12 +90,30 @@ class MoleculeGraphs:
     @property
     def types(self) -> tuple[NodeType, ...]:
         """The types of nodes."""
-        atom, bond = self.features.atom_columns, self.features.bond_columns
+        atom, bond = self.atom_columns, self.bond_columns
         source = (replace(column, name=f"source_{column.name}") for column in atom)
         bonds = (NodeType("bond", 0, (*bond, *source)),) if self.directed_bonds else ()
         above = (FRAGMENT, MOLECULE) if self.has_fragments else ()
         ends = (BOND_ENDS,) if self.measures == "bond" else ()
         return (NodeType("atom", 0, atom), *bonds, *above, *ends)
+
+    @property
+    def atom_columns(self) -> tuple[Column, ...]:
+        """The feature columns of an atom."""
+        return self._columns(self.features.atom, self.features.atom_columns)
+
+    @property
+    def bond_columns(self) -> tuple[Column, ...]:
+        """The feature columns of a bond."""
+        return self._columns(self.features.bond, self.features.bond_columns)
+
+    def _columns(
+        self, features: Sequence[Feature], columns: Sequence[Column]
+    ) -> tuple[Column, ...]:
+        if self.reaction is None:
+            return tuple(columns)
+        pairs = map(self.reaction.columns, features, columns)
+        return tuple(chain.from_iterable(pairs))
 
     @property
     def inputs(self) -> EdgeType:
@@ -104,7 +125,7 @@ class MoleculeGraphs:
         """The relations between nodes."""
         if self.directed_bonds:
             return CONTINUES, ARRIVES
-        return (EdgeType("bond", self.features.bond_columns),)
+        return (EdgeType("bond", self.bond_columns),)
 
     @property
     def has_upper_nodes(self) -> bool:
@@ -150,8 +171,8 @@ class MoleculeChunk:
     def __init__(self, schema: Schema, graphs: MoleculeGraphs) -> None:
         self.schema = schema
         self.graphs = graphs
-        self._atoms = _Rows(graphs.features.atom)
-        self._bonds = _Rows(graphs.features.bond)
+        self._atoms = _Rows(graphs.features.atom, graphs.atom_columns, graphs.reaction)
+        self._bonds = _Rows(graphs.features.bond, graphs.bond_columns, graphs.reaction)
         self._begins: list[int] = []  # the first atom of each bond, and the last
         self._ends: list[int] = []
         self._num_atoms: list[int] = []
@@ -169,15 +190,17 @@ class MoleculeChunk:
         columns: Mapping[str, Any],
         targets: Mapping[str, Sequence[Any]],
         places: Sequence[int] = (),
+        reaction: Reaction | None = None,
     ) -> None:
-        """Adds a molecule; nothing is added if an error is raised.
+        """Adds a molecule or a reaction; nothing is added if an error is raised.
 
         Args:
             line: where its record begins.
-            molecule: the sanitised molecule; CIP labels may be added to it.
+            molecule: the sanitised molecule, or that of both sides; CIP labels may be added to it.
             columns: features and targets of its graph; an absent one is a missing value.
             targets: name -> the values of its atoms, or of its bonds; likewise.
             places: [num_atoms] the place of each atom in the SMILES; empty for its number.
+            reaction: the reaction, if it is one.
 
         Raises:
             RecordError: if a feature cannot be computed, an atom has too many bonds for a graph of
@@ -196,12 +219,16 @@ class MoleculeChunk:
         if graphs.has_upper_nodes:
             num_below = len(atoms) + 2 * len(bonds) * graphs.directed_bonds
             self._upper.append(graphs.upper_nodes(molecule, num_below, places))
-        self._atoms.add(of_atoms)
-        self._bonds.add(of_bonds)
-        self._begins += map(Chem.Bond.GetBeginAtomIdx, bonds)
-        self._ends += map(Chem.Bond.GetEndAtomIdx, bonds)
-        self._num_atoms.append(len(atoms))
-        self._num_bonds.append(len(bonds))
+        self._atoms.add(of_atoms, None if reaction is None else reaction.atoms)
+        self._bonds.add(of_bonds, None if reaction is None else reaction.bonds)
+        if reaction is None:
+            self._begins += map(Chem.Bond.GetBeginAtomIdx, bonds)
+            self._ends += map(Chem.Bond.GetEndAtomIdx, bonds)
+        else:
+            self._begins += reaction.ends[:, 0].tolist()
+            self._ends += reaction.ends[:, 1].tolist()
+        self._num_atoms.append(len(places))
+        self._num_bonds.append(len(bonds if reaction is None else reaction.bonds))
         self._lines.append(line)
         self._places.append(places)
         for name, values in self._columns.items():
@@ -278,9 +305,8 @@ class MoleculeChunk:
 
     def _relations(self, columns: Columns, nodes: _Nodes) -> dict[str, Relation]:
         """The relations; the features of atoms and bonds are added to `columns`."""
-        features = self.graphs.features
-        atoms = self._atoms.build(features.atom_columns, sum(self._num_atoms))
-        bonds = self._bonds.build(features.bond_columns, sum(self._num_bonds))
+        atoms = self._atoms.build(sum(self._num_atoms))
+        bonds = self._bonds.build(sum(self._num_bonds))
         columns["type:atom"] = atoms.columns
         first_atom = nodes.atom_ptr[:-1].repeat(_array(self._num_bonds))
         ends = np.stack([_array(self._begins), _array(self._ends)], axis=1) + first_atom[:, None]
@@ -357,35 +383,52 @@ class _Rows:
 
     Args:
         features: the features.
+        columns: their columns.
+        mode: how a feature has two columns; None if each has one.
     """
 
-    def __init__(self, features: Sequence[Feature]) -> None:
+    def __init__(
+        self, features: Sequence[Feature], columns: Sequence[Column], mode: ReactionMode | None
+    ) -> None:
         self._numbers = {feature: feature.collect() for feature in features}
+        self._columns = columns
+        self._mode = mode
+        self._pairs: list[IntArray] = [np.empty((0, 2), dtype=np.int64)]
+        self._count = 0
 
     def numbers(self, molecule: Chem.Mol, items: Sequence[Item]) -> list[Numbers]:
         """For each feature [num_items] numbers of the atoms or bonds of a molecule."""
         return [feature.numbers(molecule, items) for feature in self._numbers]
 
-    def add(self, numbers: Sequence[Numbers]) -> None:
-        """Adds the numbers of one molecule."""
+    def add(self, numbers: Sequence[Numbers], pairs: IntArray | None) -> None:
+        """Adds the numbers of one molecule, or of both sides of a reaction and their `pairs`."""
+        if pairs is not None:
+            self._pairs.append(np.where(pairs < 0, -1, pairs + self._count))
+            self._count += len(numbers[0]) if numbers else 0
         for column, more in zip(self._numbers.values(), numbers, strict=True):
             column.extend(more)
 
-    def build(self, columns: Sequence[Column], count: int) -> _Ranked:
+    def build(self, count: int) -> _Ranked:
         """The rows of all molecules and their ranks.
 
         Args:
-            columns: the column of each feature.
             count: the number of rows.
         """
         arrays = [feature.array(numbers) for feature, numbers in self._numbers.items()]
-        return _Ranked(
-            {
-                column.name: torch.from_numpy(feature.rows(array))
-                for column, feature, array in zip(columns, self._numbers, arrays, strict=True)
-            },
-            _rank(arrays, count),
-        )
+        if self._mode is None:
+            rows = [
+                feature.rows(array) for feature, array in zip(self._numbers, arrays, strict=True)
+            ]
+        else:
+            pairs, mode = np.concatenate(self._pairs), self._mode
+            sides = [
+                mode.numbers(f, array, pairs)
+                for f, array in zip(self._numbers, arrays, strict=True)
+            ]
+            rows = [*chain.from_iterable(map(mode.rows, self._numbers, sides))]
+            arrays = [*chain.from_iterable(sides)]
+        columns = zip(self._columns, rows, strict=True)
+        return _Ranked({c.name: torch.from_numpy(r) for c, r in columns}, _rank(arrays, count))
 
 
 def _rank(columns: Sequence[NDArray[Any]], count: int) -> IntArray:

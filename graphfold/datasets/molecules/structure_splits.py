@@ -1,4 +1,7 @@
-"""Groups of molecules by structure, for splits: Bemis-Murcko scaffolds and Butina clusters."""
+"""Groups of molecules by structure, for splits: Bemis-Murcko scaffolds and Butina clusters.
+
+A reaction counts as its reactants, as in chemprop.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rdkit import rdBase
 from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
-from graphfold.datasets.molecules.molecule import read_in_silence, read_molecule
+from graphfold.datasets.molecules.molecule import read_in_silence, read_molecule, sides_of
 
 
 def murcko_scaffolds(smiles: Sequence[str]) -> list[str]:
@@ -25,7 +28,9 @@ def murcko_scaffolds(smiles: Sequence[str]) -> list[str]:
     """
     scaffold: Any = MurckoScaffoldSmiles  # it has no types
     with rdBase.BlockLogs():
-        scaffolds = {t: scaffold(mol=read_in_silence(t)) for t in dict.fromkeys(smiles)}
+        scaffolds = {
+            t: scaffold(mol=read_in_silence(sides_of(t)[0])) for t in dict.fromkeys(smiles)
+        }
     return [scaffolds[text] for text in smiles]
 
 
@@ -55,7 +60,7 @@ def butina_clusters(smiles: Sequence[str]) -> list[int]:
     generator = GetMorganGenerator(radius=_RADIUS, fpSize=_NUM_BITS)
     bits = np.zeros((len(smiles), _NUM_BITS), np.float32)
     for row, text in enumerate(smiles):
-        bits[row, list(generator.GetFingerprint(read_molecule(text)).GetOnBits())] = 1
+        bits[row, list(generator.GetFingerprint(read_molecule(sides_of(text)[0])).GetOnBits())] = 1
     neighbours = _neighbours(bits)
     counts = [len(near) for near in neighbours]
     cluster = np.full(len(smiles), -1)

@@ -28,6 +28,7 @@ from graphfold.datasets.files.tables import open_table
 from graphfold.datasets.molecules.atom_features import find_features
 from graphfold.datasets.molecules.descriptors import Descriptors
 from graphfold.datasets.molecules.molecule import (
+    Hydrogens,
     WrittenMolecule,
     read_in_silence,
     silence,
@@ -35,6 +36,7 @@ from graphfold.datasets.molecules.molecule import (
 )
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeChunk, MoleculeGraphs
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
+from graphfold.datasets.molecules.reactions import MODES, ModeName, read_reaction
 from graphfold.datasets.molecules.record_table import (
     ListTarget,
     RecordColumns,
@@ -105,7 +107,10 @@ class MoleculeForm:
     """The form of the graphs of molecules.
 
     Args:
-        explicit_hydrogens: whether hydrogens are atoms of the graph.
+        explicit_hydrogens: whether hydrogens are atoms of the graph: all of them, or none, or
+            "written" for those that the SMILES has, such as `[H:3]`.
+        reaction: None for molecules; for reactions the way in which their two sides become the
+            features of one graph, see `ReactionMode`.
         directed_bonds: whether each direction of a bond is a node, for messages along bonds.
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         features: the name of a feature set, or the dotted path of a `FeatureSet` of one's own.
@@ -117,7 +122,8 @@ class MoleculeForm:
         fingerprint_size: the number of counts of each of the others than "rdkit2d".
     """
 
-    explicit_hydrogens: bool = False
+    explicit_hydrogens: Hydrogens = False
+    reaction: ModeName | None = None
     directed_bonds: bool = False
     fragments: Fragments = "none"
     features: str = "graphfold"
@@ -173,8 +179,9 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             split=self.split_column,
         )
         self.reads_targets = True
+        num_molecules = 1 if self.reaction is None else 2
         self.computed = Descriptors(
-            self.descriptors or (), self.morgan_radius, self.fingerprint_size
+            self.descriptors or (), self.morgan_radius, self.fingerprint_size, num_molecules
         )
         self.preparation = Preparation(self.salts, self.standardize)
         self.graphs = MoleculeGraphs(
@@ -182,9 +189,12 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             self.directed_bonds,
             self.fragments,
             self.columns.measures,
+            None if self.reaction is None else MODES[self.reaction],
         )
         if self.columns.list_targets:
             self._check_list_targets()
+        if self.reaction is not None:
+            self._check_reaction()
         self.libraries = ("rdkit", *self.graphs.features.libraries)
         self.schema = self._make_schema()
 
@@ -317,6 +327,10 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
+        if self.graphs.reaction is not None:
+            balanced = self.graphs.reaction.is_balanced
+            self._add_reaction(record.line, row.text.strip(), chunk, {**inputs, **values}, balanced)
+            return
         molecule, smiles, places = self._read(row)
         columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}
         if self.preparation.changes:
@@ -329,21 +343,45 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             targets = self.columns.list_values(row, self.graphs.count(molecule))
         chunk.add(record.line, molecule, columns, targets, places)
 
+    def _add_reaction(
+        self,
+        line: int,
+        smiles: str,
+        chunk: MoleculeChunk,
+        columns: Mapping[str, Any],
+        is_balanced: bool,
+    ) -> None:
+        _refuse_long(smiles)
+        has_labels = self.graphs.features.labels
+        reaction = read_reaction(smiles, self.explicit_hydrogens, is_balanced, has_labels)
+        columns = {"smiles": smiles, **columns, **self.computed.values(*reaction.sides)}
+        chunk.add(line, reaction.molecule, columns, {}, reaction.places, reaction)
+
     def _read(self, row: RecordRow) -> WrittenMolecule:
         """The molecule of a row with its SMILES; no places if the SMILES has the same order."""
         written, smiles = None, row.text.strip()
         if row.molecule is not None:
             written = write_molecule(row.molecule, self.explicit_hydrogens)
             smiles = written.smiles
-        if len(smiles) > LONGEST_SMILES:
-            raise RecordError(
-                f"the SMILES '{shortened(smiles)}' has {len(smiles):,} characters, and "
-                f"{LONGEST_SMILES:,} are read",
-                "Leave the record out, or set data.on_error=skip.",
-            )
+        _refuse_long(smiles)
         if written is not None:
             return written
         return WrittenMolecule(read_in_silence(smiles, self.explicit_hydrogens), smiles, [])
+
+    def _check_reaction(self) -> None:
+        """Refuses options that read or change single molecules."""
+        clashes = {
+            f"{self.columns.measures}_target_columns": bool(self.columns.list_targets),
+            "fragments": self.graphs.has_fragments,
+            "salts": self.salts != "keep",
+            "standardize": self.standardize != "none",
+        }
+        names = [name for name, is_set in clashes.items() if is_set]
+        if names:
+            raise ConfigError(
+                f"reaction={self.reaction} cannot be read together with {' and '.join(names)}. "
+                "Leave one of them out."
+            )
 
     def _check_list_targets(self) -> None:
         """Refuses options under which a cell's values do not belong to the graph's outputs."""
@@ -361,3 +399,12 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
                 f"{self.columns.measures}_target_columns cannot be read together with "
                 f"{' and '.join(names)}. Leave one of them out."
             )
+
+
+def _refuse_long(smiles: str) -> None:
+    if len(smiles) > LONGEST_SMILES:
+        raise RecordError(
+            f"the SMILES '{shortened(smiles)}' has {len(smiles):,} characters, and "
+            f"{LONGEST_SMILES:,} are read",
+            "Leave the record out, or set data.on_error=skip.",
+        )

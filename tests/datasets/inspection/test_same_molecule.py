@@ -90,6 +90,23 @@ def test_a_molecule_is_one_whatever_the_options_of_its_reading(tmp_path):
         assert torch.equal(hash_records(read(tmp_path, ["OCC", "C1=CC=CC=C1"], **options)), plain)
 
 
+def test_a_reaction_is_one_by_both_sides_and_of_a_group_by_its_reactants(tmp_path):
+    reactions = [
+        "[CH3:1][CH2:2][OH:3]>>[CH2:1]=[CH2:2].[OH2:3]",
+        "[OH:7][CH2:8][CH3:9]>>[OH2:7].[CH2:8]=[CH2:9]",  # the same
+        "[CH3:1][CH2:2][OH:3]>>[CH3:1][CH:2]=[O:3]",  # of other products
+        "[CH3:1][CH2:2][Cl:3].c1ccccc1>>[CH3:1][CH2:2]c1ccccc1.[ClH:3]",
+        "[CH3:1][CH2:2][Cl:3]>c1ccccc1>[CH3:1][CH2:2]c1ccccc1.[ClH:3]",  # an agent is a reactant
+    ]
+    dag = read(tmp_path, reactions, reaction="reac_diff")
+    assert molecule_groups(dag) == [0, 0, 2, 3, 3]
+    assert repeated_molecules(dag) == [[0, 1], [3, 4]]
+    assert canonical_keys(dag)[0] == "CCO>>C=C.O"
+    assert scaffold_groups(dag) == ["", "", "", "c1ccccc1", "c1ccccc1"]
+    clusters = butina_groups(dag)
+    assert clusters[0] == clusters[1] == clusters[2] != clusters[3] == clusters[4]
+
+
 def test_the_molecule_is_that_which_the_graph_is_made_of(tmp_path):
     salts = ["CCN.Cl", "NCC", "CCN.Br", "c1ccccc1.[Na+].[Cl-]"]
     assert molecule_groups(read(tmp_path, salts)) == [0, 1, 2, 3]
