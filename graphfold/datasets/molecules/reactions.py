@@ -47,8 +47,8 @@ class ReactionMode:
     The first column, with the name of the feature, is that of one side. The second one is that of
     the other side (`other_...`), or the change from reactants to products (`change_...`): numbers
     are subtracted, as are the numbers of a one-hot row; for a code, it is the code on the other
-    side where the sides differ, and the last code elsewhere. The atomic number is the same on both
-    sides and has one column.
+    side where the sides differ, and the last code elsewhere. The feature that reads the atomic
+    number, which is the same on both sides, has one column.
 
     On a side that lacks an atom or a bond, a code is one more than the others, and numbers are 0;
     only the atomic number is known. Of a balanced reaction, atoms that one side lacks are the same
@@ -90,7 +90,7 @@ class ReactionMode:
         """
         if _is_element(feature):
             return (numbers[pairs.max(axis=1)],)
-        sides = np.where(pairs < 0, feature.absent, numbers[pairs])
+        sides = np.where(pairs < 0, np.int64(feature.absent), numbers[pairs])
         return sides[:, self.first], sides[:, 1 - self.first]
 
     def rows(self, feature: Feature, numbers: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -195,9 +195,9 @@ def _partners(atoms: Sequence[Atom], count: int) -> list[int]:
     """
     maps = [atom.GetAtomMapNum() for atom in atoms]
     for name, numbers in (("reactants", maps[:count]), ("products", maps[count:])):
-        number, times = Counter(filter(None, numbers)).most_common(1)[0] if any(numbers) else (0, 0)
-        if times > 1:
-            raise RecordError(f"the {name} have {times} atoms with the map {number}")
+        repeated = [number for number, times in Counter(numbers).items() if number and times > 1]
+        if repeated:
+            raise RecordError(f"the {name} have several atoms with the map {repeated[0]}")
     products = {number: count + atom for atom, number in enumerate(maps[count:]) if number}
     partner = [products.get(number, -1) for number in maps[:count]]
     if max(partner, default=-1) < 0:

@@ -36,7 +36,12 @@ from graphfold.datasets.molecules.molecule import (
 )
 from graphfold.datasets.molecules.molecule_graphs import Fragments, MoleculeChunk, MoleculeGraphs
 from graphfold.datasets.molecules.preparation import Preparation, Salts, Standardize
-from graphfold.datasets.molecules.reactions import MODES, ModeName, read_reaction
+from graphfold.datasets.molecules.reactions import (
+    MODES,
+    ModeName,
+    ReactionMode,
+    read_reaction,
+)
 from graphfold.datasets.molecules.record_table import (
     ListTarget,
     RecordColumns,
@@ -327,9 +332,9 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             raise RecordError(row.fault)
         values = self.columns.values(row)
         inputs = self.columns.input_values(row)
-        if self.graphs.reaction is not None:
-            balanced = self.graphs.reaction.is_balanced
-            self._add_reaction(record.line, row.text.strip(), chunk, {**inputs, **values}, balanced)
+        mode = self.graphs.reaction
+        if mode is not None:
+            self._add_reaction(record, mode, {**inputs, **values}, chunk)
             return
         molecule, smiles, places = self._read(row)
         columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}
@@ -344,18 +349,14 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         chunk.add(record.line, molecule, columns, targets, places)
 
     def _add_reaction(
-        self,
-        line: int,
-        smiles: str,
-        chunk: MoleculeChunk,
-        columns: Mapping[str, Any],
-        is_balanced: bool,
+        self, record: Record, mode: ReactionMode, columns: Mapping[str, Any], chunk: MoleculeChunk
     ) -> None:
+        smiles = record.content.text.strip()
         _refuse_long(smiles)
         has_labels = self.graphs.features.labels
-        reaction = read_reaction(smiles, self.explicit_hydrogens, is_balanced, has_labels)
+        reaction = read_reaction(smiles, self.explicit_hydrogens, mode.is_balanced, has_labels)
         columns = {"smiles": smiles, **columns, **self.computed.values(*reaction.sides)}
-        chunk.add(line, reaction.molecule, columns, {}, reaction.places, reaction)
+        chunk.add(record.line, reaction.molecule, columns, {}, reaction.places, reaction)
 
     def _read(self, row: RecordRow) -> WrittenMolecule:
         """The molecule of a row with its SMILES; no places if the SMILES has the same order."""
@@ -376,12 +377,7 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             "salts": self.salts != "keep",
             "standardize": self.standardize != "none",
         }
-        names = [name for name, is_set in clashes.items() if is_set]
-        if names:
-            raise ConfigError(
-                f"reaction={self.reaction} cannot be read together with {' and '.join(names)}. "
-                "Leave one of them out."
-            )
+        _refuse_together(f"reaction={self.reaction}", clashes)
 
     def _check_list_targets(self) -> None:
         """Refuses options under which a cell's values do not belong to the graph's outputs."""
@@ -393,12 +389,7 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             "salts=strip": self.salts == "strip",
             "standardize": self.standardize != "none",
         }
-        names = [name for name, is_set in clashes.items() if is_set]
-        if names:
-            raise ConfigError(
-                f"{self.columns.measures}_target_columns cannot be read together with "
-                f"{' and '.join(names)}. Leave one of them out."
-            )
+        _refuse_together(f"{self.columns.measures}_target_columns", clashes)
 
 
 def _refuse_long(smiles: str) -> None:
@@ -407,4 +398,12 @@ def _refuse_long(smiles: str) -> None:
             f"the SMILES '{shortened(smiles)}' has {len(smiles):,} characters, and "
             f"{LONGEST_SMILES:,} are read",
             "Leave the record out, or set data.on_error=skip.",
+        )
+
+
+def _refuse_together(option: str, clashes: Mapping[str, bool]) -> None:
+    names = [name for name, is_set in clashes.items() if is_set]
+    if names:
+        raise ConfigError(
+            f"{option} cannot be read together with {' and '.join(names)}. Leave one of them out."
         )

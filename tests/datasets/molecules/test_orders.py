@@ -64,7 +64,11 @@ def write_sdf(
 
 
 def read_sdf(
-    folder: Path, molecules: list[Chem.Mol], form: str, measured: str = "atom", **options: bool
+    folder: Path,
+    molecules: list[Chem.Mol],
+    form: str,
+    measured: str = "atom",
+    **options: bool | str,
 ) -> list[TypedDAG]:
     write = Chem.MolToMolBlock if form == "V2000" else Chem.MolToV3KMolBlock
     path = write_sdf(folder / "m.sdf", molecules, write, measured)
@@ -79,7 +83,7 @@ def read_objects(molecules: list[Chem.Mol], **options: bool) -> list[TypedDAG]:
     return split(read_records(adapter, Path("x"), records).dag)
 
 
-def check_atoms(dag: TypedDAG, molecule: Chem.Mol, hydrogens: bool = False) -> None:
+def check_atoms(dag: TypedDAG, molecule: Chem.Mol, hydrogens: bool | str = False) -> None:
     """The features of the atoms, and what they cover in the SMILES, against RDKit's molecule."""
     features = dag.features("atom")
     assert features["element"].tolist() == of_atom(molecule)
@@ -100,15 +104,16 @@ def test_values_of_atoms_are_those_of_the_structure(shuffled, form, tmp_path):
         check_atoms(dag, molecule)
 
 
-def test_values_of_written_hydrogens(shuffled, tmp_path):
+@pytest.mark.parametrize("hydrogens", [True, "written"])
+def test_values_of_written_hydrogens(hydrogens, shuffled, tmp_path):
     full = [Chem.AddHs(molecule) for molecule in shuffled]
     rng = random.Random(3)
     orders = [rng.sample(range(m.GetNumAtoms()), m.GetNumAtoms()) for m in full]
     full = [Chem.RenumberAtoms(m, order) for m, order in zip(full, orders, strict=True)]
-    dags = read_sdf(tmp_path, full, "V2000", explicit_hydrogens=True)
+    dags = read_sdf(tmp_path, full, "V2000", explicit_hydrogens=hydrogens)
     for dag, molecule in zip(dags, full, strict=True):
         assert dag.node_targets["y"].tolist() == of_atom(molecule)
-        check_atoms(dag, molecule, hydrogens=True)
+        check_atoms(dag, molecule, hydrogens)
 
 
 @pytest.mark.parametrize("form", ["V2000", "V3000"])

@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rdkit import Chem
 
 from graphfold.dag import TypedDAG, validate
 from graphfold.dag.collate import split
 from graphfold.datasets.adapter import read_records
+from graphfold.datasets.molecules import feature_sets
+from graphfold.datasets.molecules.atom_features import FeatureSet, codes
+from graphfold.datasets.molecules.feature_sets import GRAPHFOLD
 from graphfold.datasets.molecules.reactions import MODES
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, RecordError
@@ -209,6 +214,17 @@ def test_codes_have_one_for_absence_and_the_last_one_where_nothing_changes():
     ]
 
 
+@pytest.mark.parametrize("size", [254, 255, 256, 300])
+def test_many_codes_have_room_for_absence_and_no_change(size, monkeypatch):
+    atom = (codes("number", Chem.Atom.GetIsotope, range(size), has_other=False),)
+    monkeypatch.setattr(feature_sets, "MANY", FeatureSet(atom, GRAPHFOLD.bond), raising=False)
+    last = size - 1
+    dag = dag_of([f"[{last}CH3:1][CH3:2]>>[{last}CH3:1].[CH3:2][{last}CH3]"], features="many")
+    atoms = dag.features("atom")
+    assert atoms["number"].tolist() == [last, 0, size]
+    assert atoms["change_number"].tolist() == [size + 1, size + 1, last]
+
+
 def test_the_span_of_an_atom_is_its_place_in_the_smiles():
     dag = dag_of(["[CH3:1][Br:2].CC>O>[Br-:2].[CH3:1]C"])
     assert dag.span[:, 0].tolist() == [0, 1, 2, 3, 4, 7]
@@ -274,9 +290,9 @@ def test_maps_and_orders_are_only_names(seed, data_root):
         ("[CH4:1]>>[CH4:2]", "no atom of the reactants has the map"),
         (
             "[CH3:1][CH3:1]>>[CH4:1]",
-            "the reactants have 2 atoms with the map 1. Correct the record",
+            "the reactants have several atoms with the map 1. Correct the record",
         ),
-        ("[CH4:7]>>[CH3:7]O[CH3:7]", "the products have 2 atoms with the map 7"),
+        ("[CH4:7]>>[CH3:7]O[CH3:7]", "the products have several atoms with the map 7"),
         ("[CH4:1]>>[NH3:1]", "the map 1 stands for C and N"),
     ],
 )
@@ -284,6 +300,35 @@ def test_a_bad_reaction_is_refused(text, message):
     with pytest.raises(RecordError) as caught:
         dag_of([text])
     assert message in str(caught.value)
+
+
+_PARTS = [
+    "[CH3:1]",
+    "[OH:2]",
+    "[H:3]",
+    "[H]",
+    "C",
+    "[F-:2]",
+    "[CH:4]",
+    "(",
+    ")",
+    ".",
+    "=",
+    "1",
+    ">",
+]
+
+
+@given(
+    st.lists(st.sampled_from([*_PARTS, ">>"]), max_size=12).map("".join),
+    st.sampled_from(["reac_diff", "reac_prod_balance"]),
+)
+@example("[CH3:1][OH:2]>>[OH:2].[CH3:1]", "reac_diff")
+def test_any_text_is_a_reaction_or_a_bad_record(text, mode):
+    try:
+        assert dag_of([text], mode, directed_bonds=True).num_nodes > 0
+    except RecordError as error:
+        assert re.search("SMILES|reaction|reactants|products|map", error.fault)  # noqa: PT017
 
 
 def test_a_structure_is_no_reaction():
