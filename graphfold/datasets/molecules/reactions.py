@@ -65,7 +65,7 @@ class ReactionMode:
     is_balanced: bool = False
 
     def columns(self, feature: Feature, column: Column) -> tuple[Column, ...]:
-        """The columns of a feature, whose column for molecules is given."""
+        """The columns of a feature of reactions, from its column for molecules."""
         if _is_element(feature):
             return (column,)
         name = f"{'change' if self.has_change else 'other'}_{column.name}"
@@ -78,7 +78,7 @@ class ReactionMode:
     def numbers(
         self, feature: Feature, numbers: NDArray[Any], pairs: IntArray
     ) -> tuple[NDArray[Any], ...]:
-        """The numbers on the first side and on the other one, or those of the element.
+        """The numbers of a feature on the first side and on the other one; of the element, once.
 
         Args:
             feature: the feature.
@@ -181,7 +181,7 @@ def read_reaction(
     partner = _partners(atoms, count)
     for atom in atoms:
         atom.SetAtomMapNum(0)
-    Chem.GetSymmSSSR(molecule)  # the rings are not kept
+    Chem.GetSymmSSSR(molecule)  # the molecule of both sides has no RingInfo yet
     if has_labels and has_stereo(smiles):
         Chem.AssignStereochemistry(molecule, True, True)
     return Reaction((reactants, products), molecule, *_condense(molecule, partner, is_balanced))

@@ -225,6 +225,18 @@ def test_many_codes_have_room_for_absence_and_no_change(size, monkeypatch):
     assert atoms["change_number"].tolist() == [size + 1, size + 1, last]
 
 
+def test_features_of_a_whole_molecule_see_both_sides_and_their_rings(monkeypatch):
+    def rings(molecule: Chem.Mol) -> list[int]:
+        info = molecule.GetRingInfo()
+        return [info.NumAtomRings(atom) for atom in range(molecule.GetNumAtoms())]
+
+    atom = (codes("rings", rings, range(3), has_other=False, of="molecule"),)
+    monkeypatch.setattr(feature_sets, "RINGS", FeatureSet(atom, GRAPHFOLD.bond), raising=False)
+    dag = dag_of(["[CH2:1]1C[CH2:2]1>>[CH3:1]C[CH3:2]"], "reac_prod", features="rings")
+    atoms = dag.features("atom")
+    assert (atoms["rings"].tolist(), atoms["other_rings"].tolist()) == ([1, 1, 1, 3], [0, 3, 0, 0])
+
+
 def test_the_span_of_an_atom_is_its_place_in_the_smiles():
     dag = dag_of(["[CH3:1][Br:2].CC>O>[Br-:2].[CH3:1]C"])
     assert dag.span[:, 0].tolist() == [0, 1, 2, 3, 4, 7]
