@@ -24,8 +24,10 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from graphfold.dag import TypedDAG
 from graphfold.datasets.data_module import DataModule
-from graphfold.errors import ConfigError, DataError, GraphfoldError
+from graphfold.datasets.readers.graphs import save_graphs
+from graphfold.errors import ConfigError, DataError, GraphfoldError, kind_of
 from graphfold.files import write_json
 from graphfold.inference.evaluation import (
     calibrate_and_score,
@@ -118,6 +120,7 @@ def train(
     config: Mapping[str, Any] | Sequence[str] = (),
     folder: str | Path | None = None,
     *,
+    data: TypedDAG | Mapping[str, TypedDAG] | None = None,
     config_dir: str | Path | None = None,
     trust: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
@@ -133,6 +136,8 @@ def train(
             `["data=smiles", "data.path=solubility.csv"]`. Nothing trains the default experiment.
             Or a whole config, as config.yaml of a run folder holds it.
         folder: the run folder; None for that of `hydra.run.dir`, which a whole config lacks.
+        data: graphs in memory to train on, or train, val and test -> those of each part. They are
+            stored in the run folder, as if by `save_graphs` and `data=graphs`.
         config_dir: a further folder of config files.
         trust: packages that a run which is continued (`resume`) may name.
         callbacks: called after those of the config.
@@ -147,12 +152,16 @@ def train(
     if isinstance(config, Mapping) and isinstance(config.get("model"), Mapping):
         if folder is None:
             raise ConfigError("a whole config does not say where the run goes. Give a folder.")
+        if data is not None:
+            raise ConfigError("a whole config names its data. Leave out data, or give overrides.")
         planned = PlannedRun(TrainingConfig.of(config), Path(folder))
     else:
-        words = config
+        words = list(config)
         if isinstance(config, Mapping):
             words = [f"{key}={in_hydras_grammar(value)}" for key, value in config.items()]
-        planned = compose(list(words), None if config_dir is None else Path(config_dir))
+        if data is not None:
+            words = [*_store_graphs(data, folder), *words]
+        planned = compose(words, None if config_dir is None else Path(config_dir))
     if folder is not None and planned.config.resume not in (None, AUTO_RESUME):
         raise ConfigError("a run is continued in its own folder. Leave out folder or resume.")
     planned = begin_or_continue(planned, None if folder is None else Path(folder))
@@ -164,6 +173,25 @@ def train(
     files = RunFolder(Path(folder or planned.folder))
     metrics = start_run(whole, files, callbacks=callbacks)
     return Run(files.path, metrics, tuple(named_packages(whole.mapping)))
+
+
+def _store_graphs(data: TypedDAG | Mapping[str, TypedDAG], folder: str | Path | None) -> list[str]:
+    """Writes graphs into a run folder; returns the overrides that train on them."""
+    if folder is None:
+        raise ConfigError("graphs in memory are stored in the run folder. Give a folder.")
+    parts = data if isinstance(data, Mapping) else {"graphs": data}
+    for dag in parts.values():
+        if not isinstance(dag, TypedDAG):
+            raise ConfigError(
+                f"data is {kind_of(dag)}, but a TypedDAG is needed. Build the graphs."
+            )
+    place = Path(folder) / "graphs"
+    place.mkdir(parents=True, exist_ok=True)
+    paths = {part: str(place / f"{part}.npz") for part in parts}
+    for part, dag in parts.items():
+        save_graphs(dag, paths[part])
+    path = paths if isinstance(data, Mapping) else paths["graphs"]
+    return ["data=graphs", f"data.path={in_hydras_grammar(path)}"]
 
 
 def train_command(

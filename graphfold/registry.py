@@ -239,6 +239,7 @@ ADAPTERS = Registry(
     {
         "brackets": "graphfold.datasets.readers.brackets:BracketsAdapter",
         "conllu": "graphfold.datasets.readers.conllu:ConlluAdapter",
+        "graphs": "graphfold.datasets.readers.graphs:GraphsAdapter",
         "listops": "graphfold.datasets.readers.listops:ListOpsAdapter",
         "pairs": "graphfold.datasets.readers.pairs:PairsAdapter",
         "smiles": "graphfold.datasets.readers.smiles:SmilesAdapter",

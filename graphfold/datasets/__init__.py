@@ -7,10 +7,18 @@ if TYPE_CHECKING:
     from graphfold.datasets.adapter import Adapter as Adapter
     from graphfold.datasets.adapter import Record as Record
     from graphfold.datasets.data_module import DataModule as DataModule
+    from graphfold.datasets.readers.graphs import load_graphs as load_graphs
+    from graphfold.datasets.readers.graphs import save_graphs as save_graphs
 
-_HOME = {"Adapter": "adapter", "DataModule": "data_module", "Record": "adapter"}
+_HOME = {
+    "Adapter": "adapter",
+    "DataModule": "data_module",
+    "Record": "adapter",
+    "load_graphs": "readers.graphs",
+    "save_graphs": "readers.graphs",
+}
 
-__all__ = ["Adapter", "DataModule", "Record"]
+__all__ = ["Adapter", "DataModule", "Record", "load_graphs", "save_graphs"]
 
 
 if not TYPE_CHECKING:  # for a type checker a module with __getattr__ has every name

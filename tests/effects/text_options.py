@@ -6,8 +6,10 @@ import pytest
 from effects.lab import counts, read
 from effects.table import Rows
 
+from graphfold.dag import GraphBuilder, NodeType, Schema
+from graphfold.datasets import save_graphs
 from graphfold.datasets.readers.conllu import UPOS
-from graphfold.errors import ConfigError, RecordError
+from graphfold.errors import ConfigError, DataError, RecordError
 
 ROWS = row = Rows()
 
@@ -213,3 +215,19 @@ def _(graphs):
     assert counts(found["tokens"]) == {"token": 4}
     assert found["tokens"].depth.tolist() == [0, 1, 2, 3]
     assert {dag.graph_column("answer").item() for dag in found.values()} == {4}
+
+
+# Graphs
+
+
+@row.changes("graphs.schema", "graphs of another schema are refused; null takes that of the file")
+def _(tmp_path):
+    schemas = [Schema((NodeType(name, 0),)) for name in ("city", "town")]
+    for schema in schemas:
+        builder = GraphBuilder(schema)
+        builder.output(builder.node(schema.types[0].name))
+        builder.finish()
+        save_graphs(builder.build(), tmp_path / "some.npz")
+    assert read(tmp_path / "some.npz", "graphs").dag.schema == schemas[1]
+    with pytest.raises(DataError, match="another schema"):
+        read(tmp_path / "some.npz", "graphs", schema=schemas[0].to_dict())

@@ -104,7 +104,8 @@ READ: dict[str, str] = {
         _ids("conllu", "features", "position", "target", "tree"), "each sentence is read by it"
     ),
     **dict.fromkeys(
-        ("listops.check_answers", "listops.nodes", "pairs.across"), "each record is read by it"
+        ("graphs.schema", "listops.check_answers", "listops.nodes", "pairs.across"),
+        "each record is read by it",
     ),
     **dict.fromkeys(
         ("name", "needs", "seed", "deterministic", "threads", "metrics", "ensemble"),

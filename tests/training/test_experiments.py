@@ -42,6 +42,7 @@ NEEDED = {
     "reactions": ["data.path=f.csv", "data.target_columns=[a]"],
     "brackets": ["data.path=f.txt", "data.num_classes=5"],
     "conllu": ["data.path={train:f,val:g,test:h}"],
+    "graphs": ["data.path=f"],
     "listops": ["data.path=f"],
     "pairs": ["data.path=f"],
     "bace": ["data.path=f.csv"],
