@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 
@@ -57,7 +57,8 @@ class Column:
             many as there are `names`, if there are any.
         role: what a feature of whole graphs is for: "input", which is scaled and read by models,
             "weight", how many records the graph counts for in training, or "note", which no model
-            reads. None for the usual: floats and counts (uint8) are inputs, others are notes.
+            reads. None for the usual: floats and counts (uint8) are inputs, others are notes. A
+            feature of nodes or edges is scaled as an "input", and read as it is for None.
         ordered: of codes: whether they are grades of one thing, such as sentiments from 0, very
             negative, to 4, and no names.
         names: of codes: the meaning of each, in order, such as ("no", "yes"); of a target the
@@ -167,6 +168,9 @@ class EdgeType:
     targets: tuple[Column, ...] = ()
 
 
+Rows = TypeVar("Rows", NodeType, EdgeType)
+
+
 @dataclass(frozen=True)
 class Schema:
     """The node types, edges, features and targets of a corpus.
@@ -182,7 +186,8 @@ class Schema:
 
     Raises:
         SchemaError: if a name occurs twice in one place, a type names an unknown input type,
-            there are two weights, or another column than a feature of whole graphs has a role.
+            there are two weights, a target has a role, or a feature of nodes or edges another role
+            than "input".
     """
 
     types: tuple[NodeType, ...]
@@ -238,6 +243,26 @@ class Schema:
         groups |= {f"relation:{edge.name}": edge.targets for edge in self.relations}
         return [(space, column) for space, group in groups.items() for column in group]
 
+    def with_features(
+        self, features: Callable[[str, tuple[Column, ...]], Iterable[Column]]
+    ) -> Schema:
+        """A copy with other features.
+
+        Args:
+            features: gives the features of a space, from its key in `spaces` and those it has.
+        """
+
+        def changed(space: str, rows: Rows) -> Rows:
+            return replace(rows, features=tuple(features(space, rows.features)))
+
+        return replace(
+            self,
+            types=tuple(changed(f"type:{t.name}", t) for t in self.types),
+            inputs=changed("inputs", self.inputs),
+            relations=tuple(changed(f"relation:{edge.name}", edge) for edge in self.relations),
+            graph_features=tuple(features("graph", self.graph_features)),
+        )
+
     @property
     def graph_inputs(self) -> tuple[Column, ...]:
         """The features of whole graphs that models read; see the role of a `Column`."""
@@ -272,13 +297,15 @@ class Schema:
                 f"schema has the weights {', '.join(weights)}. Give the role to one of them."
             )
         for space, columns in self.spaces().items():
-            others = self.graph_targets if space == "graph" else columns
-            roles = [column.name for column in others if column.role is not None]
-            if roles:
-                raise SchemaError(
-                    f"column '{roles[0]}' of {space} has a role, but only a feature of whole "
-                    "graphs may have one. Leave it out."
-                )
+            targets = [target for place, target in self.targets() if place == space]
+            for column in columns:
+                roles = () if column in targets else ROLES if space == "graph" else ("input",)
+                if column.role not in (None, *roles):
+                    raise SchemaError(
+                        f"column '{column.name}' of {space} has the role '{column.role}', but a "
+                        "target has none, and a feature of nodes or edges none but input. Leave "
+                        "it out."
+                    )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""

@@ -1,8 +1,11 @@
-"""How a schema is shown."""
+"""Schemas: how one is shown, and which columns may have a role."""
 
 from __future__ import annotations
 
+import pytest
+
 from graphfold.dag import Column, EdgeType, NodeType, Schema
+from graphfold.errors import SchemaError
 
 
 def test_a_schema_is_shown_as_a_tree():
@@ -30,3 +33,14 @@ def test_a_schema_is_shown_as_a_tree():
         "    toxic int64 (2 codes)",
         ")",
     ]
+
+
+def test_features_of_nodes_and_edges_are_inputs_or_have_no_role():
+    charge = Column("charge", role="input")
+    Schema(types=(NodeType("atom", features=(charge,)),), relations=(EdgeType("bond", (charge,)),))
+    note = Column("charge", role="note")
+    with pytest.raises(SchemaError, match="'charge' of type:atom has the role 'note', but"):
+        Schema(types=(NodeType("atom", features=(note,)),))
+    for place in ("node_targets", "graph_targets"):
+        with pytest.raises(SchemaError, match="'charge' of .* has the role 'input', but a target"):
+            Schema(types=(NodeType("atom"),), **{place: (charge,)})

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, EdgeType, NodeType, Schema, TypedDAG
+from graphfold.dag import Column, Schema, TypedDAG
 from graphfold.datasets.features.scalers import InputScaler, Scaler, fit_input_scaler, fit_scaler
 from graphfold.datasets.features.vocabulary import UNKNOWN, Vocabulary, count_codes, vocabulary_of
 from graphfold.datasets.words.word_features import WordFeatures
@@ -41,7 +41,6 @@ class UnknownValuesWarning(UserWarning):
 
 
 Key = tuple[str, str]  # (space, column)
-Rows = TypeVar("Rows", NodeType, EdgeType)
 
 
 @dataclass
@@ -132,14 +131,14 @@ class FeatureSpec:
         source: the schema of the graphs as the adapter makes them.
         vocabularies: (space, column) -> the vocabulary of that string feature.
         scalers: target -> its scaler, in the target's unit.
-        inputs: feature of whole graphs -> its scaler; of floats, for counts are not scaled.
+        inputs: (space, column) -> the scaler of that input; of floats, for counts are not scaled.
         words: further features of words; None without.
     """
 
     source: Schema
     vocabularies: Mapping[Key, Vocabulary]
     scalers: Mapping[str, Scaler]
-    inputs: Mapping[str, InputScaler] = field(default_factory=dict)
+    inputs: Mapping[Key, InputScaler] = field(default_factory=dict)
     words: WordFeatures | None = None
     _tables: dict[Key, tuple[Sequence[str], Tensor]] = field(default_factory=dict, init=False)
 
@@ -147,6 +146,7 @@ class FeatureSpec:
     def learns_of_nodes(schema: Schema) -> bool:
         """True if `fit` reads more than the columns of whole graphs."""
         of_nodes = [column for space, column in schema.targets() if space != "graph"]
+        of_nodes += [column for space, column in _scaled_features(schema) if space != "graph"]
         is_float = any(column.torch_dtype.is_floating_point for column in of_nodes)
         return is_float or bool(_string_features(schema))
 
@@ -165,8 +165,8 @@ class FeatureSpec:
         """Learns from the training part.
 
         Features of nodes and of edges that are strings get a vocabulary; features of whole graphs
-        (a name, the text) stay strings, which models do not read. Targets and features of whole
-        graphs that are floats get a scaler, in which a graph of weight 2 counts like two.
+        (a name, the text) stay strings, which models do not read. Targets and inputs (see the role
+        of a `Column`) that are floats get a scaler, in which a graph of weight 2 counts like two.
 
         Args:
             train: the training part, as read; a large one in pieces with the same dictionaries.
@@ -199,9 +199,8 @@ class FeatureSpec:
                 raise SchemaError(f"two targets are called '{column.name}'. Rename one of them.")
             scalers[column.name] = fit_scaler(*seen.values(space, column.name))
         inputs = {
-            column.name: fit_input_scaler(*seen.values("graph", column.name))
-            for column in dag.schema.graph_inputs
-            if column.torch_dtype.is_floating_point
+            (space, column.name): fit_input_scaler(*seen.values(space, column.name))
+            for space, column in _scaled_features(dag.schema)
         }
         return FeatureSpec(dag.schema, vocabularies, scalers, inputs)
 
@@ -223,10 +222,10 @@ class FeatureSpec:
     @property
     def schema(self) -> Schema:
         """The schema of encoded graphs: string features are int64 ids, with a `size`."""
-        return self._encoded(self.source)
+        return self.source.with_features(self._with_ids)
 
     def encode(self, dag: TypedDAG) -> TypedDAG:
-        """Replaces strings by vocabulary ids, and scales the inputs of whole graphs.
+        """Replaces strings by vocabulary ids, and scales inputs.
 
         Args:
             dag: the graphs, as read; their targets are not checked.
@@ -239,13 +238,13 @@ class FeatureSpec:
         for space, name in self.vocabularies:
             ids = self._ids((space, name), dag.dictionaries[space, name])
             columns[space][name] = ids[columns[space][name]]
-        for name, scaler in self.inputs.items():
-            columns["graph"][name] = scaler.scale(columns["graph"][name])
+        for (space, name), scaler in self.inputs.items():
+            columns[space][name] = scaler.scale(columns[space][name])
         if self.words is not None:
             columns[f"type:{self.words.type_name}"] |= self.words.encode(dag)
         return replace(
             dag,
-            schema=self._encoded(dag.schema),
+            schema=dag.schema.with_features(self._with_ids),
             columns=columns,
             dictionaries={k: v for k, v in dag.dictionaries.items() if k not in self.vocabularies},
         )
@@ -267,7 +266,10 @@ class FeatureSpec:
                 for (space, name), vocabulary in self.vocabularies.items()
             ],
             "scalers": {name: scaler._asdict() for name, scaler in self.scalers.items()},
-            "inputs": {name: scaler._asdict() for name, scaler in self.inputs.items()},
+            "inputs": [
+                {"space": space, "column": name, **scaler._asdict()}
+                for (space, name), scaler in self.inputs.items()
+            ],
             "words": None if self.words is None else self.words.to_dict(),
         }
 
@@ -283,7 +285,7 @@ class FeatureSpec:
                 Schema.from_dict(data["source"]),
                 {(v["space"], v["column"]): Vocabulary.from_dict(v) for v in data["vocabularies"]},
                 {name: Scaler(**values) for name, values in data["scalers"].items()},
-                {name: InputScaler.from_dict(v) for name, v in data["inputs"].items()},
+                {(v["space"], v["column"]): InputScaler.from_dict(v) for v in data["inputs"]},
                 WordFeatures.from_dict(data["words"]) if data["words"] else None,
             )
         except GraphfoldError:
@@ -340,28 +342,15 @@ class FeatureSpec:
                     "of the run."
                 )
 
-    def _encoded(self, schema: Schema) -> Schema:
-        return replace(
-            schema,
-            types=tuple(self._with_ids(f"type:{t.name}", t) for t in schema.types),
-            inputs=self._with_ids("inputs", schema.inputs),
-            relations=tuple(self._with_ids(f"relation:{e.name}", e) for e in schema.relations),
-        )
-
-    def _with_ids(self, space: str, rows: Rows) -> Rows:
-        """A type of nodes or edges with ids in place of strings, and with features of words."""
-        has_words = self.words is not None and space == f"type:{self.words.type_name}"
-        if not has_words and all(key[0] != space for key in self.vocabularies):
-            return rows
-        features = []
-        for column in rows.features:
+    def _with_ids(self, space: str, columns: Sequence[Column]) -> Iterator[Column]:
+        """The features of a space with ids in place of strings, and with features of words."""
+        for column in columns:
             vocabulary = self.vocabularies.get((space, column.name))
             if vocabulary is not None:
                 column = Column(column.name, "int64", column.shape, size=len(vocabulary))
-            features.append(column)
-        if self.words is not None and has_words:
-            features += self.words.columns
-        return replace(rows, features=tuple(features))
+            yield column
+        if self.words is not None and space == f"type:{self.words.type_name}":
+            yield from self.words.columns
 
 
 class _Columns:
@@ -379,7 +368,7 @@ class _Columns:
             key = space, column.name
             count = count_codes(part.columns[space][column.name], len(part.dictionaries[key]))
             self.counts[key] = self.counts.get(key, 0) + count
-        floats = [*part.schema.targets(), *(("graph", c) for c in part.schema.graph_inputs)]
+        floats = [*part.schema.targets(), *_scaled_features(part.schema)]
         for space, column in floats:
             if column.torch_dtype.is_floating_point:
                 column_values = part.columns[space][column.name]
@@ -397,10 +386,22 @@ class _Columns:
 
 
 def _string_features(schema: Schema) -> list[tuple[str, Column]]:
+    return [(space, column) for space, column in _part_features(schema) if column.dtype == "string"]
+
+
+def _scaled_features(schema: Schema) -> list[tuple[str, Column]]:
+    """The inputs that are floats, of whole graphs and of their parts."""
+    inputs = [("graph", column) for column in schema.graph_inputs]
+    inputs += [(space, column) for space, column in _part_features(schema) if column.role]
+    return [(space, column) for space, column in inputs if column.torch_dtype.is_floating_point]
+
+
+def _part_features(schema: Schema) -> list[tuple[str, Column]]:
+    """The features of nodes and edges, each with its space."""
     groups = [(f"type:{t.name}", t.features) for t in schema.types]
     groups.append(("inputs", schema.inputs.features))
     groups += [(f"relation:{edge.name}", edge.features) for edge in schema.relations]
-    return [(space, c) for space, group in groups for c in group if c.dtype == "string"]
+    return [(space, column) for space, group in groups for column in group]
 
 
 def _features(schema: Schema) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -72,6 +72,9 @@ def _mean_and_std(values: Tensor, weights: Tensor | None) -> tuple[float, float]
     return mean, 1.0 if is_constant else std
 
 
+#: Rows that are scaled together.
+_PIECE = 1 << 16
+
 #: Scaled inputs beyond so many deviations are cut off: some descriptors span twenty decades.
 LARGEST = 6.0
 
@@ -91,14 +94,15 @@ class InputScaler(NamedTuple):
         """Scaled values within +-`LARGEST`, 0 where one is missing or never varies.
 
         Shape:
-            values: [num_graphs, *shape]
+            values: [num_rows, *shape]
             returns: the same
         """
-        rows = values.reshape(len(values), -1).double()
-        std = torch.tensor(self.std, dtype=torch.float64)
-        scaled = (rows - torch.tensor(self.mean, dtype=torch.float64)) / std.where(std > 0, 1.0)
-        scaled = scaled.clamp(-LARGEST, LARGEST).nan_to_num(0.0).where(std > 0, 0.0)
-        return scaled.to(values.dtype).reshape(values.shape)
+        mean, std = (torch.tensor(each, dtype=torch.float64) for each in self)
+        scaled = torch.empty(values.shape, dtype=values.dtype)
+        for rows, result in zip(_pieces(values), _pieces(scaled), strict=True):
+            row = (rows.double() - mean) / std.where(std > 0, 1.0)
+            result[:] = row.clamp(-LARGEST, LARGEST).nan_to_num(0.0).where(std > 0, 0.0)
+        return scaled
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> InputScaler:
@@ -110,18 +114,25 @@ def fit_input_scaler(values: Tensor, weights: Tensor | None = None) -> InputScal
     """The scaler of the measured values of a column; NaN is a missing one.
 
     Shape:
-        values: [num_graphs, *shape]
-        weights: [num_graphs] how often each graph counts; None for once
+        values: [num_rows, *shape]
+        weights: [num_rows] how often each row counts; None for once
     """
-    rows = values.reshape(len(values), -1).double()
-    times = rows.new_ones(len(rows), 1) if weights is None else weights.double().view(-1, 1)
-    count = (~rows.isnan() * times).sum(0)
+    weights = torch.ones(len(values)) if weights is None else weights
+    pieces = [*zip(_pieces(values), _pieces(weights.double()), strict=True)]
+    count = torch.stack([(~rows.isnan() * times).sum(0) for rows, times in pieces]).sum(0)
     count = count.where(count > 0, 1.0)
-    mean = (rows.nan_to_num(0.0) * times).sum(0) / count
-    std = (((rows - mean).nan_to_num(0.0).square() * times).sum(0) / count).sqrt()
+    sums = [(rows.nan_to_num(0.0) * times).sum(0) for rows, times in pieces]
+    mean = torch.stack(sums).sum(0) / count
+    squares = [((rows - mean).nan_to_num(0.0).square() * times).sum(0) for rows, times in pieces]
+    std = (torch.stack(squares).sum(0) / count).sqrt()
     # Equal numbers have a mean that is off by a rounding error, and so a tiny deviation.
     is_constant = std <= 1e-7 * mean.abs()
     return InputScaler(tuple(mean.tolist()), tuple(std.masked_fill(is_constant, 0.0).tolist()))
+
+
+def _pieces(values: Tensor) -> Sequence[Tensor]:
+    """[num_rows, num_entries] in pieces: in double precision all rows could fill the memory."""
+    return torch.split(values.unsqueeze(1).flatten(1), _PIECE)
 
 
 def missing_inputs(dag: TypedDAG) -> list[str]:

@@ -30,7 +30,7 @@ from graphfold.training.config.trust import named_packages
 FORMAT = "graphfold checkpoint"
 
 #: The version of the content; files of another version are refused.
-SCHEMA_NUMBER = 5
+SCHEMA_NUMBER = 6
 
 _JSON = ("config", "spec", "split", "packages", "versions")
 _TENSORS = ("state_dict", "training_records", "progress", "calibration")

@@ -9,6 +9,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema, TypedDAG
+from graphfold.datasets.features import scalers
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.datasets.features.scalers import InputScaler, fit_input_scaler, missing_inputs
 from graphfold.errors import SchemaError
@@ -71,6 +72,37 @@ def test_the_spec_scales_floats_of_graphs_and_leaves_counts_and_codes():
     assert encoded["number"].tolist() == [0, 1]
     assert dag.columns["graph"]["heat"].tolist() == [1.0, 3.0]
     assert [column.name for column in SCHEMA.graph_inputs] == ["heat", "descriptors", "counts"]
+
+
+def test_inputs_of_nodes_are_scaled_and_other_features_are_not():
+    features = (Column("charge", role="input"), Column("mass"))
+    schema = Schema(
+        types=(NodeType("atom", 0, features),),
+        graph_features=(Column("times", role="weight"),),
+    )
+    builder = GraphBuilder(schema)
+    for times, charges in ((2.0, [1.0, 3.0]), (1.0, [5.0, 7.0])):
+        builder.output(*builder.nodes("atom", 2, charge=charges, mass=charges))
+        builder.finish(times=times)
+    dag = builder.build()
+    spec = FeatureSpec.from_dict(json.loads(json.dumps(FeatureSpec.fit(dag).to_dict())))
+    assert FeatureSpec.learns_of_nodes(schema)
+    encoded = spec.encode(dag).features("atom")
+    weighed = torch.tensor([1.0, 3.0, 1.0, 3.0, 5.0, 7.0])  # a graph of weight 2 counts like two
+    expected = (torch.tensor([1.0, 3.0, 5.0, 7.0]) - weighed.mean()) / weighed.std(correction=0)
+    torch.testing.assert_close(encoded["charge"], expected)
+    assert encoded["mass"].tolist() == [1.0, 3.0, 5.0, 7.0]
+
+
+def test_many_rows_are_scaled_in_pieces(monkeypatch):
+    values = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    whole = fit_input_scaler(values)
+    monkeypatch.setattr(scalers, "_PIECE", 7)
+    pieces = fit_input_scaler(values)
+    assert pieces.mean == pytest.approx(whole.mean)
+    assert pieces.std == pytest.approx(whole.std)
+    assert torch.equal(pieces.scale(values), whole.scale(values))
+    assert fit_input_scaler(values[:0]).scale(values[:0]).shape == (0, 2)
 
 
 def test_other_inputs_than_those_of_the_run_are_refused():
