@@ -66,7 +66,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     Args:
         data: the kind of records: "smiles" (SMILES, or molecules of RDKit) or "brackets" (trees in
-            brackets). Molecules with further inputs (`extra_columns`) are rows of a DataFrame.
+            brackets). Records with further columns (`features_from`) are rows of a DataFrame.
         model: the name of a config of the group `model`; None for what suits the data.
         max_epochs: how often all records are gone through; None for the number in the config.
         validation_fraction: the share of the records that chooses the best epoch and calibrates;

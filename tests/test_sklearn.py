@@ -168,7 +168,7 @@ def test_trees_are_learned():
 
 def test_molecules_with_further_inputs():
     frame = pd.DataFrame({"mol": SMILES, "temperature": np.arange(16.0)})
-    options = {"data.smiles_column": "mol", "data.extra_columns": ["temperature"]}
+    options = {"data.smiles_column": "mol", "data.features_from": {"graph": ["temperature"]}}
     model = small(GraphRegressor, overrides=options).fit(frame, frame.temperature)
     assert model.predict(frame).shape == (16,)
     warm = model.predict(frame.assign(temperature=100.0))

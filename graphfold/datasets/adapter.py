@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,9 @@ from graphfold.errors import (
 
 Result = TypeVar("Result")
 
+#: Level -> the column with the number of a node or an edge in its record; see `Adapter.numbered`.
+NUMBERS = {"node": "number of the node", "edge": "number of the edge"}
+
 #: The graph feature with the text that a record was changed to before parsing, if it was.
 CHANGED_TO = "changed_to"
 
@@ -40,8 +43,9 @@ class Record:
         columns: of a row of a table, the names of all its columns.
         cells: its texts.
         source: its bytes in the file, where `content` lacks some.
+        features: level -> its features from elsewhere, see `features.features_from`.
 
-    The last three stay in the process that cut the record and writes it back.
+    Columns, cells and source stay in the process that cut the record and writes it back.
     """
 
     line: int
@@ -50,6 +54,7 @@ class Record:
     columns: Sequence[str] = ()
     cells: Sequence[str] = ()
     source: bytes = b""
+    features: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,20 @@ class Adapter(ABC):
             f"{type(self).__name__} gives predictions back in no format of its own. Leave --format "
             "out."
         )
+
+    def named_texts(self, record: Record) -> Mapping[str, str]:
+        """The texts of a record that have a name, by default the cells of a row.
+
+        Features from elsewhere are read from them, or found by one of them.
+        """
+        return dict(zip(record.columns, record.cells, strict=True))
+
+    def numbered(self) -> Adapter:
+        """An adapter of the same graphs whose nodes and edges have the columns of `NUMBERS`.
+
+        By default this one: nodes of the first type are in the order of the record.
+        """
+        return self
 
     def without_targets(self) -> Adapter:
         """An adapter for prediction, of the same schema, which reads records without targets."""

@@ -62,7 +62,8 @@ class DataModule:
     Args:
         corpus, adapter, path, variant: the source of the data, see `DataSettings`.
         **settings: the other fields of `DataSettings`, and options of the adapter (`smiles_column`,
-            `num_classes`) or of a generated corpus.
+            `num_classes`; of every adapter `features_from`, see `read_sources` of
+            `features.feature_sources`) or of a generated corpus.
 
     Attributes:
         scored_batch_size: the records that are scored at once; None for about `SCORED_NODES` nodes,

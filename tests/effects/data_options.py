@@ -405,6 +405,15 @@ def _(lab):
     assert len(set(lower.encoded().features("word")["form"].tolist())) == 1
 
 
+@row.changes("data.features_from", "graphs, nodes and edges have these features, scaled")
+def _(lab):
+    data = molecules(lab, features_from={"graph": ["z"]})
+    assert [column.name for column in data.raw.schema.graph_inputs] == ["z"]
+    scaled = data.encoded("train").graph_column("z")
+    torch.testing.assert_close(scaled.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
+    torch.testing.assert_close(scaled.std(correction=0), torch.tensor(1.0))
+
+
 @row.changes("data.characters", "beginning, end and shape of a word are features, too")
 def _(lab):
     columns = [

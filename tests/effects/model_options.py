@@ -128,12 +128,12 @@ class Made:
 
 
 @row.changes(
-    ["smiles.extra_columns", "smiles.descriptors"],
+    ["data.features_from", "smiles.descriptors"],
     "the head reads them, beside the states of atoms",
 )
 def _(lab, option):
     options, name = {
-        "smiles.extra_columns": ({"extra_columns": ["z"]}, "z"),
+        "data.features_from": ({"features_from": {"graph": ["z"]}}, "z"),
         "smiles.descriptors": ({"descriptors": ["torsions"], "fingerprint_size": 64}, "torsions"),
     }[option]
     made = Made(lab, "gcn", options, hidden_size=8)

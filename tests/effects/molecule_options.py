@@ -154,13 +154,6 @@ def _(graphs):
     assert dag.graph_column(bound_column("y")).tolist() == [ABOVE, BELOW, 0]
 
 
-@row.changes("smiles.extra_columns", "these columns of numbers are inputs of the model")
-def _(graphs):
-    dag = graphs("smiles", TABLE, "a.csv", extra_columns=["w", "y"])
-    assert inputs(dag.schema) == ["w", "y"]
-    assert dag.graph_column("y").tolist() == [1.5, -2.5, 0.5]
-
-
 @row.changes(columns("split_column"), "the part of each record, which data.split=given reads")
 def _(graphs, option):
     text = "smiles,y,part\nCCO,1,train\nCC,2,test\nC,3,val\n"

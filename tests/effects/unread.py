@@ -77,6 +77,7 @@ NO_VAL = "data.fractions=[0.8,0,0.2]"
 #: Option -> why it is read whatever the others are.
 READ: dict[str, str] = {
     **dict.fromkeys(("data.corpus", "data.path", "data.on_error"), "it says what is read, or how"),
+    "data.features_from": "the records of every adapter have them",
     **dict.fromkeys(
         ("data.root", "data.cache_dir", "data.num_workers"), "of the machine: no number changes"
     ),
@@ -88,7 +89,7 @@ READ: dict[str, str] = {
         (
             *_ids("smiles", "target_columns", "task", "weight_column", "descriptors", "features"),
             *_ids("smiles", "explicit_hydrogens", "directed_bonds", "fragments", "smiles_column"),
-            *_ids("smiles", "salts", "standardize", "extra_columns", "reaction"),
+            *_ids("smiles", "salts", "standardize", "reaction"),
         ),
         "each molecule is read by it",
     ),

@@ -101,7 +101,7 @@ def _of_groups() -> Iterator[str]:
 
 
 def _of_data() -> Iterator[str]:
-    yield from (f"data.{name}" for name in (*parameters(DataModule), *NAMES))
+    yield from (f"data.{name}" for name in (*parameters(DataModule), *NAMES, "features_from"))
     by_path = [_load(path).get("adapter") for path in _files("data")]
     for name in {*ADAPTERS.paths, *filter(None, by_path)}:
         yield from (f"{_short(name)}.{option}" for option in parameters(ADAPTERS.find(name)))

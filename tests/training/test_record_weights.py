@@ -80,7 +80,7 @@ HEADS = {
     "mean_variance": [*NUMBERS, "+model.head.loss=mean_variance"],
     "evidential": [*NUMBERS, "+model.head.loss=evidential"],
     "bounds": ["model=dmpnn", "data.target_columns=[bound]", "data.bounded_targets=true"],
-    "inputs": [*NUMBERS, "data.extra_columns=[t]", "data.descriptors=[rdkit2d]"],
+    "inputs": [*NUMBERS, "data.features_from={graph: [t]}", "data.descriptors=[rdkit2d]"],
     "degrees": ["model=pna", "data.target_columns=[y]", "model.cells.0._every_.norm=null"],
     "assays": [
         "model=dmpnn", "data.target_columns=[name,active]", "data.task=classification",

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphfold.datasets.corpora.corpus import PARTS, Corpus, DataFile, find_files
 from graphfold.datasets.corpora.corpus_table import find_corpus
-from graphfold.datasets.readers.spec import AdapterSpec
+from graphfold.datasets.readers.spec import AdapterSpec, adapter_options
 from graphfold.datasets.settings import Paths
 from graphfold.datasets.storage.cache import storing
 from graphfold.datasets.storage.content_key import refuse_pipe
@@ -175,7 +175,7 @@ class DataSource:
 
     def _with_options(self, spec: AdapterSpec) -> AdapterSpec:
         """Adds the options that the adapter accepts."""
-        accepted = parameters(ADAPTERS.find(spec.name))
+        accepted = adapter_options(spec.name)
         changed = {key: value for key, value in self.options.items() if key in accepted}
         options = {**spec.options, **changed}
         if "target_columns" in changed and "units" in spec.options and "units" not in changed:
@@ -186,7 +186,7 @@ class DataSource:
     def _refuse_unknown_options(self) -> None:
         """Refuses an unknown option; unset (null) it may stand in any config."""
         name, faults = self._default_spec().name, []
-        accepted = [*parameters(ADAPTERS.find(name))]
+        accepted = adapter_options(name)
         if self._make is not None:
             names = parameters(self._make)
             places: dict[str, Any] = {k: Path() for k in ("cache_dir", "root") if k in names}

@@ -1,4 +1,4 @@
-"""Columns of a table, and how their cells are read: targets, weights of records, inputs.
+"""Columns of a table, and how their cells are read: targets, weights of records.
 
 Of two classes one is the positive one: areas under curves, F1 and recall are about it.
 """
@@ -302,39 +302,3 @@ class TableWeight:
                 "Give the record a weight, or set data.on_error=skip.",
             )
         return {RECORD_WEIGHT: value}
-
-
-@dataclass(frozen=True)
-class TableInput:
-    """A column of numbers.
-
-    Args:
-        name: the name of the column.
-    """
-
-    name: str
-
-    @property
-    def column(self) -> Column:
-        """The column of the schema."""
-        return Column(self.name, "float32")
-
-    def parse(self, cell: str) -> float:
-        """The value of a cell.
-
-        Raises:
-            RecordError: if it is missing, or no finite number.
-        """
-        cell = cell.strip()
-        if cell in MISSING_CELLS:
-            raise RecordError(
-                f"the input '{self.name}' is missing",
-                "Fill the cell, or set data.on_error=skip.",
-            )
-        value = TableTarget.number(cell)
-        if value is None:
-            raise RecordError(
-                f"the input '{self.name}' is '{shortened(cell)}', which is not a finite number",
-                "Correct the cell, or set data.on_error=skip.",
-            )
-        return value

@@ -28,6 +28,7 @@ from graphfold.dag.depth import (
     runs,
     stable_order,
 )
+from graphfold.datasets.adapter import NUMBERS
 from graphfold.datasets.molecules.atom_features import Feature, FeatureSet, Item, Numbers
 from graphfold.datasets.molecules.fragments import (
     FRAGMENT,
@@ -74,6 +75,7 @@ class MoleculeGraphs:
         fragments: how a molecule is cut into fragments: "none", "rings_and_paths" or "brics".
         measures: "atom" or "bond" if these have targets; None if only molecules have.
         reaction: the columns of reactions, see `read_reaction`; None if the graphs are molecules.
+        numbered: whether atoms and bonds have their numbers, see `Adapter.numbered`.
     """
 
     features: FeatureSet
@@ -81,6 +83,7 @@ class MoleculeGraphs:
     fragments: Fragments = "none"
     measures: str | None = None
     reaction: ReactionMode | None = None
+    numbered: bool = False
 
     @property
     def has_fragments(self) -> bool:
@@ -90,7 +93,8 @@ class MoleculeGraphs:
     @property
     def types(self) -> tuple[NodeType, ...]:
         """The types of nodes."""
-        atom, bond = self.atom_columns, self.bond_columns
+        atom = self.atom_columns + self._number("node")
+        bond = self.bond_columns + self._number("edge")
         source = (replace(column, name=f"source_{column.name}") for column in atom)
         bonds = (NodeType("bond", 0, (*bond, *source)),) if self.directed_bonds else ()
         above = (FRAGMENT, MOLECULE) if self.has_fragments else ()
@@ -106,6 +110,10 @@ class MoleculeGraphs:
     def bond_columns(self) -> tuple[Column, ...]:
         """The feature columns of a bond."""
         return self._columns(self.features.bond, self.features.bond_columns)
+
+    def _number(self, level: str) -> tuple[Column, ...]:
+        """The column of the numbers of atoms ("node") or bonds ("edge"), if they have any."""
+        return (Column(NUMBERS[level], "int64"),) if self.numbered else ()
 
     def _columns(
         self, features: Sequence[Feature], columns: Sequence[Column]
@@ -125,7 +133,7 @@ class MoleculeGraphs:
         """The relations between nodes."""
         if self.directed_bonds:
             return CONTINUES, ARRIVES
-        return (EdgeType("bond", self.bond_columns),)
+        return (EdgeType("bond", self.bond_columns + self._number("edge")),)
 
     @property
     def has_upper_nodes(self) -> bool:
@@ -307,6 +315,9 @@ class MoleculeChunk:
         """The relations; the features of atoms and bonds are added to `columns`."""
         atoms = self._atoms.build(sum(self._num_atoms))
         bonds = self._bonds.build(sum(self._num_bonds))
+        if self.graphs.numbered:
+            atoms.columns[NUMBERS["node"]] = _numbers(self._num_atoms)
+            bonds.columns[NUMBERS["edge"]] = _numbers(self._num_bonds)
         columns["type:atom"] = atoms.columns
         first_atom = nodes.atom_ptr[:-1].repeat(_array(self._num_bonds))
         ends = np.stack([_array(self._begins), _array(self._ends)], axis=1) + first_atom[:, None]
@@ -481,6 +492,12 @@ def _taken(columns: Mapping[str, Tensor], rows: IntArray) -> dict[str, Tensor]:
     """Some rows of columns."""
     chosen = torch.from_numpy(rows)
     return {name: column.index_select(0, chosen) for name, column in columns.items()}
+
+
+def _numbers(counts: Sequence[int]) -> Tensor:
+    """[sum of counts] the numbers from 0 on, for each count anew."""
+    ends = _array(counts)
+    return torch.from_numpy(runs(np.zeros_like(ends), ends))
 
 
 def _array(values: Iterable[int]) -> IntArray:

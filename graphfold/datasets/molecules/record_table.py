@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -18,13 +18,12 @@ from graphfold.dag import Column, NodeType
 from graphfold.datasets.adapter import Record
 from graphfold.datasets.files.table_columns import (
     MISSING_CELLS,
-    TableInput,
     TableTarget,
     TableWeight,
     inferred_classes,
 )
 from graphfold.datasets.files.tables import PART, StructureRow, Table, read_part
-from graphfold.errors import ConfigError, DataError, LeftOut, RecordError, did_you_mean
+from graphfold.errors import ConfigError, DataError, LeftOut, did_you_mean
 
 #: A bond with a target, as a node: its inputs are its two atoms. It has no features and no cell;
 #: `BondReadout` reads its atoms.
@@ -88,7 +87,6 @@ class RecordRow(NamedTuple):
         targets: the cells of the targets, in their order, then the weight, if any; empty where no
             targets are read.
         fault: a fault in the form of the row; None without one.
-        inputs: the cells of the columns that are inputs, in their order.
         part: the cell of the split column; None where none is read.
         list_targets: the cells of the targets of atoms or bonds, in their order.
         molecule: a molecule of RDKit in place of a SMILES; `text` is its SMILES.
@@ -97,7 +95,6 @@ class RecordRow(NamedTuple):
     text: str
     targets: tuple[str, ...] = ()
     fault: str | None = None
-    inputs: tuple[str, ...] = ()
     part: str | None = None
     list_targets: tuple[str, ...] = ()
     molecule: Any = None
@@ -113,7 +110,6 @@ class RecordColumns:
         targets: targets of whole records.
         list_targets: targets of the atoms of molecules, or of their bonds.
         weight: how many records each record counts for.
-        inputs: numbers that models read.
         split: the name of the column with train, val or test; None for none.
         option: the option that names the text column, for messages.
 
@@ -125,7 +121,6 @@ class RecordColumns:
     targets: tuple[TableTarget, ...] = ()
     list_targets: tuple[ListTarget, ...] = ()
     weight: TableWeight | None = None
-    inputs: tuple[TableInput, ...] = ()
     split: str | None = None
     option: str = "smiles_column"
 
@@ -135,7 +130,7 @@ class RecordColumns:
             raise ConfigError(
                 f"the column {', '.join(map(repr, repeated))} is asked for more than once. Name "
                 f"each column once in {self.option}, target_columns, atom_target_columns, "
-                "bond_target_columns, extra_columns and split_column.",
+                "bond_target_columns and split_column.",
                 columns=repeated,
             )
 
@@ -146,7 +141,7 @@ class RecordColumns:
     @cached_property
     def names(self) -> list[str]:
         """The names of all columns."""
-        others = (*self.measured, *self.list_targets, *self.inputs)
+        others = (*self.measured, *self.list_targets)
         return [self.text, *_names(others), *([] if self.split is None else [self.split])]
 
     @cached_property
@@ -175,7 +170,6 @@ class RecordColumns:
         targets = table.find(_names(self.targets), "data.target_columns")
         if self.weight is not None:
             targets += table.find([self.weight.name], "data.weight_column")
-        inputs = table.find(_names(self.inputs), "data.extra_columns")
         list_targets = table.find(_names(self.list_targets), f"data.{self.measures}_target_columns")
         part = None
         if self.split is not None:
@@ -186,7 +180,6 @@ class RecordColumns:
                 cells[text],
                 tuple(cells[index] for index in targets),
                 fault,
-                tuple(cells[index] for index in inputs),
                 None if part is None else cells[part],
                 tuple(cells[index] for index in list_targets),
                 item.molecule if isinstance(item, StructureRow) else None,
@@ -223,29 +216,19 @@ class RecordColumns:
         classes = {name: inferred_classes(texts, name) for name, texts in cells.items()}
         return {name: names for name, names in classes.items() if len(names) > 1}
 
-    def values(self, row: RecordRow) -> dict[str, float | int | None]:
-        """The columns of targets and weight.
+    def values(self, row: RecordRow) -> dict[str, float | int | str | None]:
+        """The columns of targets and weight, and the part.
 
         Raises:
             RecordError: if a cell cannot be read.
             LeftOut: if no target is measured.
         """
         pairs = zip(self.measured, row.targets, strict=True)
-        values = {name: v for item, cell in pairs for name, v in item.values(cell).items()}
+        values: dict[str, float | int | str | None] = {}
+        for item, cell in pairs:
+            values |= item.values(cell)
         if self.targets and all(values[target.name] is None for target in self.targets):
             raise LeftOut(f"no target is measured ({_quoted(_names(self.targets))})")
-        return values
-
-    def input_values(self, row: RecordRow) -> dict[str, float | str | None]:
-        """The columns that are inputs, and the part.
-
-        Raises:
-            RecordError: if a cell cannot be read.
-        """
-        values: dict[str, float | str | None] = {}
-        if row.inputs:
-            pairs = zip(self.inputs, row.inputs, strict=True)
-            values |= {item.name: item.parse(cell) for item, cell in pairs}
         if row.part is not None:
             values[PART] = read_part(row.part, str(self.split))
         return values
@@ -263,46 +246,19 @@ class RecordColumns:
             raise LeftOut(f"no {self.measures} is measured ({_quoted(values)})")
         return values
 
-    def find_items(self, names: Sequence[str]) -> list[str]:
-        """The columns of molecules and inputs in a table in Python.
-
-        Raises:
-            DataError: if the table lacks one.
-        """
-        columns = [self.text, *_names(self.inputs)]
-        for name in columns:
-            if name not in names:
-                remedy = (
-                    f"Rename the column, or load the model with {self.option}='...'."
-                    if name == self.text
-                    else "Add the column."
-                )
-                raise DataError(
-                    f"the table has no column '{name}' among {_quoted(names[:30])}."
-                    f"{did_you_mean(name, names)} {remedy}",
-                    columns=[name],
-                )
-        return columns
-
-    def split_inputs(self, item: Any) -> tuple[Any, tuple[str, ...]]:
-        """Splits a mapping into the molecule and the cells of its inputs.
-
-        Without inputs, the item is the molecule.
-
-        Raises:
-            RecordError: if the mapping lacks one.
-        """
-        if not self.inputs:
-            return item, ()
-        names = (self.text, *_names(self.inputs))
-        if not isinstance(item, Mapping) or any(name not in item for name in names):
-            remedy = f"Give a dict with {', '.join(map(repr, names))}."
-            raise RecordError(f"{item!r} lacks inputs of the model", remedy)
-        molecule, *values = (item[name] for name in names)
-        return molecule, tuple("" if value is None else str(value) for value in values)
+    def find_item(self, names: Sequence[str]) -> str:
+        """The column of molecules in a table in Python; raises DataError if the table lacks it."""
+        if self.text not in names:
+            raise DataError(
+                f"the table has no column '{self.text}' among {_quoted(names[:30])}."
+                f"{did_you_mean(self.text, names)} Rename the column, or load the model with "
+                f"{self.option}='...'.",
+                columns=[self.text],
+            )
+        return self.text
 
 
-def _names(items: Sequence[TableTarget | TableWeight | ListTarget | TableInput]) -> list[str]:
+def _names(items: Sequence[TableTarget | TableWeight | ListTarget]) -> list[str]:
     return [item.name for item in items]
 
 

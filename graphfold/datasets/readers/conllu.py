@@ -212,6 +212,11 @@ class ConlluAdapter(Adapter):
         lines = ((line, b"") for line in text_lines(text))
         return at_least_one(_sentences(lines, Path()), Path(), "sentences")
 
+    def named_texts(self, record: Record) -> Mapping[str, str]:
+        """The comments `# NAME = TEXT`, such as `sent_id`; see `Adapter`."""
+        comments = (line[1:].partition("=") for line in record.content if line.startswith("#"))
+        return {name.strip(): text.strip() for name, equals, text in comments if equals}
+
     def text_of(self, record: Record) -> str:
         """The lines of the sentence in the file, with the blank lines after it; see `Adapter`.
 

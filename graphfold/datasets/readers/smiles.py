@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
 from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record, result_or_error
 from graphfold.datasets.files.table_columns import (
     Positive,
-    TableInput,
     TableTarget,
     TableWeight,
     checked_class_names,
@@ -62,14 +61,12 @@ class MoleculeColumns:
 
     Args:
         smiles_column: the column of the SMILES; a `.smi` or `.sdf` file has only one.
-        extra_columns: columns of numbers that are inputs, such as a temperature.
         weight_column: the column that says how many records each record counts for in training, a
             number from 0 on, which is no input; None where each counts for one.
         split_column: the column that says train, val or test, for data.split=given.
     """
 
     smiles_column: str = "smiles"
-    extra_columns: Sequence[str] | None = None
     weight_column: str | None = None
     split_column: str | None = None
 
@@ -151,8 +148,8 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
     If a molecule is changed before (`salts`, `standardize`), the graph feature `changed_to` is
     the SMILES that the graph was made of. With `directed_bonds` the bonds are nodes instead of
     edges; see `MoleculeGraphs`. With `fragments` the fragments and the molecule are nodes, too, and
-    the molecule is the only output; see `fragment_nodes`. Descriptors and columns of numbers are
-    features of the graph, which models read beside atoms.
+    the molecule is the only output; see `fragment_nodes`. Descriptors are features of the graph,
+    which models read beside atoms.
 
     Its options are those of `MoleculeColumns`, `MoleculeTargets` and `MoleculeForm`.
 
@@ -180,7 +177,6 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
                 *(ListTarget(self._target(name), "bond") for name in of_bonds),
             ),
             weight=None if self.weight_column is None else TableWeight(self.weight_column),
-            inputs=tuple(map(TableInput, self.extra_columns or ())),
             split=self.split_column,
         )
         self.reads_targets = True
@@ -236,7 +232,6 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
                 *([Column(CHANGED_TO, "string")] if self.preparation.changes else []),
                 *self.columns.notes,
                 *self.computed.columns,
-                *(item.column for item in self.columns.inputs),
             ),
             graph_targets=tuple(target.column for target in self.columns.targets),
             node_targets=tuple(target.column for target in self.columns.list_targets),
@@ -279,6 +274,22 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
             f"{count_of(count, 'molecule')}, and is read as an atom of unknown element"
         ]
 
+    def numbered(self) -> SmilesAdapter:
+        """A copy with the numbers of atoms and bonds as RDKit has them; see `Adapter`.
+
+        Raises:
+            ConfigError: if molecules are changed, so that their atoms are not those of the record.
+        """
+        if self.salts == "strip" or self.standardize != "none":
+            raise ConfigError(
+                "data.features_from has features of atoms or bonds, which salts=strip and "
+                "standardize change. Change the molecules in the file, or leave the features out."
+            )
+        clone = copy.copy(self)
+        clone.graphs = graphs = replace(self.graphs, numbered=True)
+        clone.schema = replace(self.schema, types=graphs.types, relations=graphs.relations)
+        return clone
+
     def without_targets(self) -> SmilesAdapter:
         """A copy for prediction: the same schema, but targets are neither needed nor read."""
         clone = copy.copy(self)
@@ -287,17 +298,16 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         return clone
 
     def record_of(self, item: Any) -> Record:
-        """The row of a SMILES or an RDKit molecule; of a mapping if `extra_columns` are inputs."""
-        item, cells = self.columns.split_inputs(item)
+        """The row of a SMILES or an RDKit molecule."""
         if isinstance(item, Chem.Mol):
-            return Record(1, RecordRow(Chem.MolToSmiles(item), inputs=cells, molecule=item))
+            return Record(1, RecordRow(Chem.MolToSmiles(item), molecule=item))
         if not isinstance(item, str):
             raise RecordError(f"{item!r} is no molecule", "Give a SMILES or an RDKit molecule.")
-        return Record(1, RecordRow(item, inputs=cells))
+        return Record(1, RecordRow(item))
 
     def item_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """The column of SMILES or molecules, and `extra_columns`."""
-        return self.columns.find_items(names)
+        """The column of SMILES or molecules."""
+        return [self.columns.find_item(names)]
 
     def records(self, path: Path) -> Iterator[Record]:
         """One record for each row of the table; `content` is a `RecordRow`."""
@@ -331,13 +341,12 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         if row.fault is not None:
             raise RecordError(row.fault)
         values = self.columns.values(row)
-        inputs = self.columns.input_values(row)
         mode = self.graphs.reaction
         if mode is not None:
-            self._add_reaction(record, mode, {**inputs, **values}, chunk)
+            self._add_reaction(record, mode, values, chunk)
             return
         molecule, smiles, places = self._read(row)
-        columns: dict[str, Any] = {"smiles": smiles, **inputs, **values}
+        columns: dict[str, Any] = {"smiles": smiles, **values}
         if self.preparation.changes:
             changed = columns[CHANGED_TO] = self.preparation.changed(molecule)
             if changed is not None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from graphfold.datasets.features.feature_sources import read_sources
 from graphfold.errors import ConfigError
-from graphfold.options import option_faults
+from graphfold.options import option_faults, parameters
 from graphfold.registry import ADAPTERS
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ class AdapterSpec:
         return {"name": self.name, "options": self.options}
 
 
-def make_adapter(name: str, **options: Any) -> Adapter:
+def make_adapter(name: str, features_from: Any = None, **options: Any) -> Adapter:
     """Builds an adapter from its name and its options.
+
+    Args:
+        name: its name.
+        features_from: features from elsewhere, see `feature_sources`; for every adapter.
+        **options: its own options.
 
     Raises:
         ConfigError: if the adapter or an option is unknown, an option is absent or has a value of
@@ -51,4 +57,14 @@ def make_adapter(name: str, **options: Any) -> Adapter:
     faults = option_faults(f"the {name} adapter", kind, options)
     if faults:
         raise ConfigError("\n".join(faults), adapter=name)
-    return kind(**options)
+    adapter = kind(**options)
+    if features_from is None:
+        return adapter
+    from graphfold.datasets.features.features_from import FeaturesAdapter  # loads torch
+
+    return FeaturesAdapter(adapter, read_sources(features_from))
+
+
+def adapter_options(name: str) -> list[str]:
+    """The names of the options of an adapter; raises ConfigError if it is unknown."""
+    return [*parameters(ADAPTERS.find(name)), "features_from"]

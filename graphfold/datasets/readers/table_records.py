@@ -195,7 +195,7 @@ class TableAdapter(Adapter):
         row: RecordRow = record.content.row
         if record.fault is not None or row.fault is not None:
             raise record.fault or RecordError(str(row.fault))
-        values = {**self.columns.values(row), **self.columns.input_values(row)}
+        values = self.columns.values(row)
         inner = record.content.record or self.inner.record_of(row.text)
         return replace(inner, line=record.line), values
 

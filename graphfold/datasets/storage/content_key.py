@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def content_hash(adapter: Adapter, path: Path) -> str:
-    """The sha256 of what an adapter reads: of the one file, or of the names and hashes of several.
+    """The sha256 of what an adapter reads: of the one file, or of the hashes of several.
+
+    Names count within a folder; other files that belong to a file may be moved.
 
     Raises:
         DataError: if a file is absent or cannot be read.
@@ -34,6 +36,8 @@ def content_hash(adapter: Adapter, path: Path) -> str:
         raise _unreadable(path, error) from error
     if files == [path]:
         return file_hash(path)
+    if not path.is_dir():
+        return _sha256("\n".join(map(file_hash, files)))
     lines = [f"{os.path.relpath(file, path)} {file_hash(file)}" for file in sorted(files)]
     return _sha256("\n".join(lines))
 
@@ -123,7 +127,7 @@ def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_forma
     """
     facts = {
         "format": storage_format,
-        "adapter": _class_path(adapter),
+        "adapter": spec.name,
         "options": _plain(spec.options),
         "schema": adapter.schema.to_dict(),
         "code": [_code_hash(module) for module in adapter.code],
@@ -133,15 +137,11 @@ def fingerprint(adapter: Adapter, spec: AdapterSpec, content: str, storage_forma
     return _sha256(json.dumps(facts, sort_keys=True))
 
 
-def copy_name(adapter: Adapter, spec: AdapterSpec, path: Path) -> str:
+def copy_name(spec: AdapterSpec, path: Path) -> str:
     """The beginning of the names of stored copies of a file that is read with these options."""
-    key = [str(path.absolute()), _class_path(adapter), _plain(spec.options)]
+    key = [str(path.absolute()), spec.name, _plain(spec.options)]
     stem = path.name.split(".")[0][:40]
     return f"{stem}-{_sha256(json.dumps(key, sort_keys=True))[:12]}"
-
-
-def _class_path(adapter: Adapter) -> str:
-    return f"{type(adapter).__module__}.{type(adapter).__qualname__}"
 
 
 def _plain(value: Any) -> Any:

@@ -78,7 +78,7 @@ class _Source:
         adapter = spec.make()
         states = input_states(adapter, [path])
         content = content_hash(adapter, path)
-        copies = cache_dir / copy_name(adapter, spec, path)
+        copies = cache_dir / copy_name(spec, path)
         key = fingerprint(adapter, spec, content, STORAGE_FORMAT)[:16]
         stored = copies.with_name(f"{copies.name}-{key}.graphs")
         return _Source(adapter, path, copies, stored, content, states)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def _pickled(chunk: Chunk, on_error: str) -> bytes:
     Raises:
         DataError: if the adapter or a record cannot be pickled.
     """
-    records = [Record(record.line, record.content, record.fault) for record in chunk.records]
+    records = [replace(record, columns=(), cells=(), source=b"") for record in chunk.records]
     try:
         return pickle.dumps((chunk.adapter, chunk.path, records, on_error))
     except (pickle.PicklingError, AttributeError, TypeError) as error:

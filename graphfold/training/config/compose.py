@@ -31,7 +31,7 @@ from graphfold.training.config.overrides import (
 from graphfold.training.config.planned_run import (
     PATHS,
     PlannedRun,
-    absolute_path,
+    absolute_paths,
     continued_run,
 )
 from graphfold.training.config.training_config import TrainingConfig
@@ -211,7 +211,7 @@ def plan(job: DictConfig, hydra_config: DictConfig, folder: Path) -> PlannedRun:
         section, _, name = key.rpartition(".")
         node = mapping.get(section) if section else mapping
         if isinstance(node, dict) and name in node:
-            node[name] = absolute_path(node[name], start)
+            node[name] = absolute_paths(key, node[name], start)
     has_time = "${now:" in str(OmegaConf.to_container(hydra_config.run))
     return PlannedRun(TrainingConfig.of(mapping), folder, has_time=has_time)
 

@@ -21,7 +21,7 @@ _HOW = (
 )
 
 #: Options that name columns which are inputs or targets of a model.
-NAMED_BY_MODEL = ("extra_columns", "target_columns", "atom_target_columns", "bond_target_columns")
+NAMED_BY_MODEL = ("target_columns", "atom_target_columns", "bond_target_columns")
 
 #: Text that needs no quotes, and text that Hydra takes for other values.
 _WORD, _NO_STRINGS = re.compile(r"[A-Za-z_][A-Za-z0-9_/]*"), ("true", "false", "null", "nan", "inf")

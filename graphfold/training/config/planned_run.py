@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 
+from graphfold.datasets.features.feature_sources import with_files
 from graphfold.errors import ConfigError
 from graphfold.options import is_address, refuse_address
 from graphfold.training.config.overrides import refuse_sweeps
@@ -19,11 +21,13 @@ from graphfold.training.run.run_folder import RunFolder
 #: In place of a run to continue: the run in the folder of this one, if that has begun.
 AUTO_RESUME = "auto"
 
+_PATHS_OF_DATA = ("data.path", "data.root", "data.cache_dir", "data.features_from")
+
 #: What may change when a run is continued: none of it changes what an epoch computes.
-RESUMABLE = ("trainer.max_epochs", "data.path", "data.root", "data.cache_dir", "data.vectors")
+RESUMABLE = ("trainer.max_epochs", *_PATHS_OF_DATA, "data.vectors")
 
 #: The paths of a config that hold from any folder, where the run may be resumed and evaluated.
-PATHS = ("data.path", "data.root", "data.cache_dir", "model.encoder_from", "init_from")
+PATHS = (*_PATHS_OF_DATA, "model.encoder_from", "init_from")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def continued_run(overrides: Sequence[Override]) -> PlannedRun | None:
             )
     nested = OmegaConf.to_container(OmegaConf.create({"values": values}), resolve=True)
     changes = {
-        key: absolute_path(value, Path.cwd()) if key in PATHS else value
+        key: absolute_paths(key, value, Path.cwd()) if key in PATHS else value
         for key, value in nested["values"].items()  # type: ignore[call-overload, index, union-attr]
     }
     stored = RunFolder(Path(run)).read_config()
@@ -115,6 +119,13 @@ def begin_or_continue(run: PlannedRun, folder: Path | None = None) -> PlannedRun
     packages = named_packages(config.mapping, TRAINED)
     resumed = config.changed({"resume": str(folder)})
     return PlannedRun(resumed, folder, changes, packages=packages)
+
+
+def absolute_paths(key: str, value: Any, start: Path) -> Any:
+    """The value of one of `PATHS` as seen from any folder."""
+    if key == "data.features_from":  # files beside names of columns
+        return with_files(value, partial(absolute_path, start=start))
+    return absolute_path(value, start)
 
 
 def absolute_path(value: Any, start: Path) -> Any:

@@ -21,6 +21,7 @@ import yaml
 from torch import Tensor
 
 from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.features.feature_sources import for_other_data, with_files
 from graphfold.errors import CheckpointError
 from graphfold.files import whole_file
 from graphfold.training.config.build_model import own_options
@@ -171,6 +172,8 @@ def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
     data = dict(config["data"])
     data |= {key: _names(data[key]) for key in FILES if key in data}
     data |= {key: None for key in FOLDERS if key in data}
+    if data.get("features_from"):
+        data["features_from"] = with_files(data["features_from"], _names)
     runs = {key: _names(config[key]) for key in ("init_from", "resume") if key in config}
     return {**config, **runs, "data": data}
 
@@ -191,7 +194,10 @@ def with_places(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     for folder in (*folders[1:2], *folders[3:4]):  # of the run; of the run of a member
         try:
             places = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["data"]
+            features = places.get("features_from")
             places = {key: places[key] for key in (*FILES, "root") if key in places}
+            stored = config["data"].get("features_from")
+            places["features_from"] = for_other_data(stored, features, is_other=False)
         except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
             continue
         return {**config, "data": {**config["data"], **places}}

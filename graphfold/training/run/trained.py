@@ -12,6 +12,7 @@ import torch
 from graphfold.batching import Batch
 from graphfold.dag import Schema
 from graphfold.datasets.data_module import DataModule
+from graphfold.datasets.features.feature_sources import for_other_data
 from graphfold.datasets.features.feature_spec import FeatureSpec
 from graphfold.errors import CheckpointError, ConfigError, LeftOut, first_line
 from graphfold.layers import Head, Model
@@ -131,7 +132,8 @@ class TrainedModel:
         """The data of the run, with some settings changed.
 
         Raises:
-            ConfigError: if one of the settings is part of the model.
+            ConfigError: if one of the settings is part of the model, or features in the order of
+                the records are not given for other records.
         """
         config = self.config.data
         for name in OF_WORDS:
@@ -140,7 +142,9 @@ class TrainedModel:
                     f"data.{name} cannot be changed for a trained model, which keeps what training "
                     "made of it. Leave it out, or train again."
                 )
-        data = DataModule(**{**config, **settings})
+        stored, new = config.get("features_from"), settings.get("features_from")
+        features = for_other_data(stored, new, is_other="path" in settings)
+        data = DataModule(**{**config, **settings, "features_from": features})
         data.scored_batch_size = settings.get("batch_size")
         self.spec.check_classes(data.source.spec.make().schema)
         return data

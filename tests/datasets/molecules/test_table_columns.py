@@ -18,6 +18,7 @@ from graphfold.datasets.files.table_columns import TableTarget
 from graphfold.datasets.molecules.drawing import draw_molecule
 from graphfold.datasets.molecules.record_table import ListTarget
 from graphfold.datasets.readers.smiles import SmilesAdapter
+from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 from graphfold.training.config.compose import compose
 
@@ -215,7 +216,7 @@ def write_open(path: Path, columns: list[str], rows: list[str]) -> Path:
 
 
 def found(path: Path, **options: object) -> list[str]:
-    adapter = SmilesAdapter(**options)  # type: ignore[arg-type]
+    adapter = make_adapter("smiles", **options)
     return list(adapter.infer_options([path])["target_columns"])
 
 
@@ -232,7 +233,11 @@ def test_the_usual_file_of_sider_is_read(tmp_path):
 
 COLUMNS = ["id", "smiles", "SR-a", "SR-b, c", "NR-a", "T", "part", "weight"]
 ROWS = ["x1,C,,1,2,300,train,1", "x2,CC,>5,,,310,test,2", "x3,CCC,0.5,1,2,320,val,1"]
-USED = {"extra_columns": ["T"], "split_column": "part", "weight_column": "weight"}
+USED = {
+    "features_from": {"graph": ["T"]},
+    "split_column": "part",
+    "weight_column": "weight",
+}
 
 
 @pytest.mark.parametrize(

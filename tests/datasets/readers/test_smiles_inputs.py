@@ -1,4 +1,4 @@
-"""Descriptors, columns of numbers and the given part, as a table of molecules has them."""
+"""Columns of a table of molecules that are no targets: the given part, weights."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from datasets.tree_files import read
-from rdkit import Chem
 
-from graphfold.datasets.adapter import read_records
 from graphfold.datasets.data_module import DataModule
 from graphfold.datasets.readers.smiles import SmilesAdapter
 from graphfold.errors import ConfigError, DataError, RecordError
@@ -23,43 +21,16 @@ def table(tmp_path: Path, text: str = TABLE) -> Path:
     return path
 
 
-def graph(adapter: SmilesAdapter, path: Path) -> Any:
-    return read(adapter, path).dag
-
-
-def test_an_input_that_is_missing_names_its_line_and_column(tmp_path):
-    adapter = SmilesAdapter(extra_columns=["T", "pH"])
-    message = r"t\.csv:3: the input 'pH' is missing\. Fill the cell, or set data\.on_error=skip"
-    with pytest.raises(RecordError, match=message):
-        read(adapter, table(tmp_path))
-
-
-@pytest.mark.parametrize("cell", ["warm", "inf", "1_000", "1e99"])
-def test_an_input_that_is_no_number(tmp_path, cell):
-    path = table(tmp_path, f"smiles,T\nC,{cell}\n")
-    with pytest.raises(RecordError, match=rf":2: the input 'T' is '{cell}', which is not a finite"):
-        read(SmilesAdapter(extra_columns=["T"]), path)
-
-
-def test_a_column_that_is_not_there_or_asked_for_twice(tmp_path):
-    with pytest.raises(DataError, match=r"no column 't' among .* mean 'T'\? Set data\.extra"):
-        read(SmilesAdapter(extra_columns=["t"]), table(tmp_path))
+def test_a_column_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"no column 'part' among .* Set data\.split_column"):
         read(SmilesAdapter(split_column="part"), table(tmp_path))
     with pytest.raises(ConfigError, match=r"the column 'y' is asked for more than once"):
-        SmilesAdapter(target_columns="y", extra_columns=["y"])
+        SmilesAdapter(target_columns="y", split_column="y")
 
 
-def test_prediction_reads_inputs_but_neither_targets_nor_parts(tmp_path):
-    options: dict[str, Any] = {"target_columns": "y", "extra_columns": ["T"], "split_column": "set"}
-    adapter = SmilesAdapter(**options).without_targets()
-    dag = graph(adapter, table(tmp_path, "T,smiles\n3,C\n"))
-    assert dag.columns["graph"]["T"].tolist() == [3.0]
-    record = adapter.record_of({"smiles": Chem.MolFromSmiles("CCO"), "T": 5})
-    dag = read_records(adapter, Path(), [record]).dag
-    assert dag.columns["graph"]["T"].tolist() == [5.0]
-    with pytest.raises(RecordError, match=r"'CCO' lacks inputs .* Give a dict with 'smiles', 'T'"):
-        adapter.record_of("CCO")
+def test_prediction_reads_neither_targets_nor_parts(tmp_path):
+    adapter = SmilesAdapter(target_columns="y", split_column="set").without_targets()
+    assert read(adapter, table(tmp_path, "T,smiles\n3,C\n")).dag.num_graphs == 1
 
 
 def data(tmp_path: Path, **settings: Any) -> DataModule:

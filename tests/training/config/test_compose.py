@@ -182,7 +182,6 @@ def test_a_file_to_join_that_is_not_there() -> None:
     ("option", "remedy"),
     [
         ("smiles_column", "Add --set smiles_column=VALUE."),
-        ("extra_columns", "Rename the column in the file, for the model has its name."),
         ("target_columns", "Rename the column in the file, for the model has its name."),
     ],
 )

@@ -170,6 +170,7 @@ def test_places_of_every_form_are_left_out() -> None:
         "root": "/r",
         "cache_dir": "/c",
         "vectors": "/v/glove.txt",
+        "features_from": {"graph": ["a/b"], "node": "/f/*.npz"},
         "seed": 3,
     }
     config = {"data": data, "init_from": "/x/run", "name": "a/b"}
@@ -179,6 +180,10 @@ def test_places_of_every_form_are_left_out() -> None:
             "root": None,
             "cache_dir": None,
             "vectors": "glove.txt",
+            "features_from": {
+                "graph": {"file": None, "columns": {"a/b": None}, "key": None},
+                "node": {"file": "*.npz", "columns": None, "key": None},
+            },
             "seed": 3,
         },
         "init_from": "run",
