@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,6 +43,7 @@ from graphfold.batching.compiler.values import (
     Value,
     View,
     covers,
+    first_copied,
 )
 from graphfold.batching.native.library import operations
 
@@ -192,7 +192,7 @@ class _Writer:
             operands = [self._sums(value), self._to.of(value.inputs[0])]
             self._emit_rows("sum_of_group", NODES, value.size, operands)
         elif operation is op.ACCUMULATE:
-            (grad,), place = value.inputs, value.number.expanded(value.shape)
+            (grad,), place = value.inputs, value.number
             to = self._to.per_thread("accumulated", value.name, place.value.size)
             to = to._replace(offset=place.offset, steps=place.steps)
             self._emit_elementwise("accumulate", grad.space, grad.shape, [to, self._to.of(grad)])
@@ -273,8 +273,7 @@ class _Writer:
             self._elementwise("add", value.view, [grad for _, grad, _ in todo[:2]])
             todo = todo[2:]
         for region, grad, name in todo:
-            own = (region.space, region.shape, region.steps, region.offset, region.row)
-            operands = [self._to.of(View(value, *own)), self._to.of(grad)]
+            operands = [self._to.of(region), self._to.of(grad)]
             self._emit_elementwise(name, region.space, grad.shape, operands)
 
     def _multiply(self, value: Value, product: Value) -> None:
@@ -322,32 +321,6 @@ class _Writer:
 def _native(operation: Operation) -> str:
     """The name of an operation in native code."""
     return operation.native or operation.name
-
-
-def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
-    """For each region "copy" if nothing has been written there, "accumulate" if all of it has been.
-
-    None if one is neither, or if something is left: then zeros come first.
-    """
-    size, names = value.size, []
-    # Regions of another space hold those of all edges of a node, one after the other.
-    rows = [region.row // max(size, 1) for region in regions if region.space != value.space]
-    arity = max([1, *rows])
-    numbers, seen = np.arange(arity * size), np.zeros(arity * size, dtype=np.bool_)
-    for region in regions:
-        repeated = arity if region.space == value.space else 1
-        places = np.lib.stride_tricks.as_strided(
-            numbers[region.offset :],
-            (repeated, *region.shape),
-            [numbers.itemsize * step for step in (size, *region.steps)],
-            writeable=False,
-        )
-        is_new = not seen[places].any() and len(np.unique(places)) == places.size
-        if not is_new and not seen[places].all():
-            return None
-        names.append("copy" if is_new else "accumulate")
-        seen[places] = True
-    return names if seen.all() else None
 
 
 def _collapsed(

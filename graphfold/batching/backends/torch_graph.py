@@ -6,11 +6,10 @@ A value is a tensor with a row for each node or edge of the group, or one row fo
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -29,6 +28,9 @@ from graphfold.batching.compiler.values import (
     View,
     lies_flat,
 )
+
+#: A tensor in the function: an `fx.Proxy`, which notes all that is called on it.
+Symbolic: TypeAlias = Any
 
 
 class GroupGraph:
@@ -56,14 +58,15 @@ class GroupGraph:
     ) -> None:
         self._dtype, self._places, self._reuses_memory = dtype, places, reuses_memory
         self._graph = fx.Graph()
+        self._tracer = fx.proxy.GraphAppendingTracer(self._graph)
         self._sizes = {
-            NODES: self._graph.placeholder("num_nodes"),
-            EDGES: self._graph.placeholder("num_edges"),
+            NODES: self._placeholder("num_nodes"),
+            EDGES: self._placeholder("num_edges"),
         }
-        self._arguments: dict[Argument, fx.Node] = {}
-        self.tensors: dict[Value, fx.Node] = {}
+        self._arguments: dict[Argument, Symbolic] = {}
+        self.tensors: dict[Value, Symbolic] = {}
         self.truths: set[Value] = set()
-        self._views: dict[tuple[Any, ...], fx.Node] = {}
+        self._views: dict[tuple[Any, ...], Symbolic] = {}
         self._cuts = _find_cuts(values)
         self._memory_of = self._find_aliases(values)
         self._last = {
@@ -79,46 +82,41 @@ class GroupGraph:
         keys = dict.fromkeys(argument.key for argument in self._arguments)
         return TorchProgram(module.forward, tuple(self._arguments), tuple(keys))
 
-    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> fx.Node:
-        """Writes a call of a function."""
-        return self._graph.call_function(function, args, options)
+    def call(self, function: Callable[..., Any], *args: Any) -> Symbolic:
+        """Writes a call of a function that is not torch's."""
+        return self._tracer.create_proxy("call_function", function, args, {})
 
-    def method(self, name: str, *args: Any, **options: Any) -> fx.Node:
-        """Writes a call of a tensor's method."""
-        return self._graph.call_method(name, args, options)
+    def _placeholder(self, name: str) -> Symbolic:
+        return fx.Proxy(self._graph.placeholder(name), self._tracer)
 
     def argument(
         self, kind: str, key: Key = ("", ""), space: int = ONE, number: float = 0.0
-    ) -> fx.Node:
+    ) -> Symbolic:
         """An argument of the function, see `Argument`."""
         argument = Argument(kind, key, space, number)
         if argument not in self._arguments:
-            with self._graph.inserting_after(self._last_placeholder()):
-                self._arguments[argument] = self._graph.placeholder(f"a{len(self._arguments)}")
+            last = next(reversed(self._arguments.values()), self._sizes[EDGES])
+            with self._graph.inserting_after(last.node):
+                self._arguments[argument] = self._placeholder(f"a{len(self._arguments)}")
         return self._arguments[argument]
 
-    def _last_placeholder(self) -> fx.Node:
-        return next(reversed(self._arguments.values()), self._sizes[EDGES])
-
-    def count(self, space: str) -> fx.Node | int:
+    def count(self, space: str) -> Symbolic | int:
         """The number of rows of a space."""
         return 1 if space == GROUP else self._sizes[space]
 
-    def tensor(self, value: Value) -> fx.Node:
+    def tensor(self, value: Value) -> Symbolic:
         """The tensor of a value, [number of rows, *shape]; of a constant, [*shape]."""
         if value not in self.tensors:
-            if value.operation is CONSTANT:
-                self.tensors[value] = self._constant(value)
-            else:
-                self.tensors[value] = self.piece(value)
+            is_constant = value.operation is CONSTANT
+            self.tensors[value] = self._constant(value) if is_constant else self.piece(value)
         return self.tensors[value]
 
-    def _constant(self, value: Value) -> fx.Node:
+    def _constant(self, value: Value) -> Symbolic:
         if value.name:
             return self.argument("whole", ("constant", value.name))
         return self.argument("number", number=float(value.number))
 
-    def piece(self, value: Value) -> fx.Node:
+    def piece(self, value: Value) -> Symbolic:
         """The rows of the group where a value lies in the memory of the pass."""
         if value not in self._places:
             raise Unwritable(f"it reads '{value.operation}', which is not there")
@@ -128,9 +126,9 @@ class GroupGraph:
         is_row = len(value.shape) == 1 and by_edge == (value.space == EDGES)
         if is_row or place.key[0] in ("x", "edge"):
             return piece
-        return self.method("view", piece, self.count(value.space), *value.shape)
+        return piece.view(self.count(value.space), *value.shape)
 
-    def view(self, view: View, stretch: Sequence[int] = (), real: bool = True) -> fx.Node:
+    def view(self, view: View, stretch: Sequence[int] = (), real: bool = True) -> Symbolic:
         """The tensor of a view; dimensions that it stretches have the size 1, others than some.
 
         Args:
@@ -138,92 +136,59 @@ class GroupGraph:
             stretch: the dimensions that keep their size.
             real: whether it is a tensor of numbers; otherwise, of truth values.
         """
-        shape = own_sizes(view, stretch)
-        key = (view.value, view.space, shape, view.steps, view.offset, view.row)
-        if key not in self._views:
-            self._views[key] = self._arranged(view, shape)
-        node, value = self._views[key], view.value
-        if real and value in self.truths:
-            return self._once((*key, "real"), "to", node, self._dtype)
-        if not real and value not in self.truths:
-            return self._once((*key, "bool"), "ne", node, 0)
-        return node
+        value, shape = view.value, own_sizes(view, stretch)
+        key = (value, view.space, shape, view.steps, view.offset, view.row)
+        node = self._once(key, lambda: self._arranged(view, shape))
+        if real == (value not in self.truths):
+            return node
+        return self._once((*key, real), lambda: node.to(self._dtype) if real else node.ne(0))
 
-    def _once(self, key: tuple[Any, ...], method: str, *args: Any) -> fx.Node:
+    def _once(self, key: tuple[Any, ...], write: Callable[[], Symbolic]) -> Symbolic:
+        """The tensor of a key, written when it is first needed."""
         if key not in self._views:
-            self._views[key] = self.method(method, *args)
+            self._views[key] = write()
         return self._views[key]
 
-    def _arranged(self, view: View, shape: tuple[int, ...]) -> fx.Node:
+    def _arranged(self, view: View, shape: tuple[int, ...]) -> Symbolic:
         value, node = view.value, self.tensor(view.value)
         if value.operation is CONSTANT:
-            return self._arranged_whole(view, node, shape)
+            return _arranged_whole(view, node, shape)
         if view.space == value.space and shape == value.shape and is_plain(view, shape):
             return node
-        count, row = self.count(view.space), view.row or value.size
-        size = math.prod(shape)
-        steps = [0 if n == 1 else step for n, step in zip(shape, view.steps, strict=True)]
-        columns = (view.offset, size) if lies_flat(shape, steps) else None
-        if columns is None or size == 0:
-            rest = self.narrowed(self._flat(value, view, row), view.offset, row)
-            return self.method("as_strided", rest, (count, *shape), (row, *view.steps))
-        found = self._flat(value, view, row)
-        if columns != (0, row):
-            found = self._sliced(value, view, found, columns, row)
-        return found if len(shape) == 1 else self.method("view", found, count, *shape)
+        count, row, size = self.count(view.space), view.row or value.size, math.prod(shape)
+        flat = self._flat(value, view, row)
+        if not size or not lies_flat(shape, view.steps):
+            rest = narrowed(flat, view.offset, row)
+            return rest.as_strided((count, *shape), (row, *view.steps))
+        if (view.offset, size) != (0, row):
+            flat = self._sliced(view, flat, (view.offset, size), row)
+        return flat if len(shape) == 1 else flat.view(count, *shape)
 
-    def _arranged_whole(self, view: View, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
-        """A constant; torch stretches it over rows itself."""
-        own = view.value.shape
-        if shape == own or (not own and not any(n != 1 for n in shape)):
-            return node
-        steps = [0 if n == 1 else step for n, step in zip(shape, view.steps, strict=True)]
-        if view.offset == 0 and lies_flat(shape, steps) and math.prod(shape) == view.value.size:
-            return self.method("view", node, shape)
-        flat = self.narrowed(self.method("view", node, 1, -1), view.offset, view.value.size)
-        return self.method("as_strided", flat, shape, view.steps)
-
-    def _flat(self, value: Value, view: View, row: int) -> fx.Node:
+    def _flat(self, value: Value, view: View, row: int) -> Symbolic:
         """[number of rows, row] the numbers of each row side by side."""
+        node = self.tensor(value)
         if view.space == value.space and len(value.shape) == 1 and row == value.size:
-            return self.tensor(value)
-        key = ("flat", value, view.space, row)
-        if key not in self._views:
-            node = self.tensor(value)
-            self._views[key] = self.method("view", node, self.count(view.space), row)
-        return self._views[key]
-
-    def narrowed(self, flat: fx.Node, offset: int, row: int) -> fx.Node:
-        """Rows of numbers from an offset on."""
-        return self.method("narrow", flat, 1, offset, row - offset) if offset else flat
-
-    def _sliced(
-        self, value: Value, view: View, flat: fx.Node, columns: tuple[int, int], row: int
-    ) -> fx.Node:
-        """Some columns; if several are read, all are cut at once, in less time."""
-        cuts = self._cuts.get(value)
-        if cuts is None or row != value.size or columns not in cuts:
-            return self.method("narrow", flat, 1, *columns)
-        key = ("cut", value, view.space)
-        sizes, at, place = [], 0, 0
-        for offset, size in cuts:
-            if offset > at:
-                sizes.append(offset - at)
-            if (offset, size) == columns:
-                place = len(sizes)
-            sizes.append(size)
-            at = offset + size
-        if at < row:
-            sizes.append(row - at)
-        if key not in self._views:
-            self._views[key] = self.method("split_with_sizes", flat, sizes, 1)
-        return self.call(operator.getitem, self._views[key], place)
-
-    def stretched(self, node: fx.Node, view: View) -> fx.Node:
-        """A tensor with its stretched dimensions expanded."""
-        if view.value.operation is not CONSTANT and not any(stretched_dims(view)):
             return node
-        return self.method("expand", self.view(view), self.count(view.space), *view.shape)
+        key = ("flat", value, view.space, row)
+        return self._once(key, lambda: node.view(self.count(view.space), row))
+
+    def _sliced(self, view: View, flat: Symbolic, columns: tuple[int, int], row: int) -> Symbolic:
+        """Some columns; if several are read, all are cut at once, in less time."""
+        value = view.value
+        cuts = self._cuts.get(value, [])
+        if row != value.size or columns not in cuts:
+            return flat.narrow(1, *columns)
+        ends = sorted({0, row, *(end for start, size in cuts for end in (start, start + size))})
+        sizes = [stop - start for start, stop in pairwise(ends)]
+        key = ("cut", value, view.space)
+        parts = self._once(key, lambda: flat.split_with_sizes(sizes, 1))
+        return parts[ends.index(columns[0])]
+
+    def stretched(self, node: Symbolic, view: View) -> Symbolic:
+        """A tensor with its stretched dimensions expanded."""
+        if view.value.operation is not CONSTANT and not any(view.stretched):
+            return node
+        return self.view(view).expand(self.count(view.space), *view.shape)
 
     # Where results lie.
 
@@ -246,7 +211,7 @@ class GroupGraph:
             return False
         (view,) = value.inputs
         is_same = view.space == value.space == view.value.space
-        return is_same and view.is_all and not any(stretched_dims(view))
+        return is_same and view.is_all and not any(view.stretched)
 
     def compute(
         self,
@@ -255,45 +220,55 @@ class GroupGraph:
         *args: Any,
         reuse: Sequence[View] = (),
         is_ordered: bool = True,
+        into: tuple[Callable[..., Any], str] | None = None,
         **options: Any,
     ) -> None:
-        """Writes the call that computes a value, into its place or into memory of its own."""
+        """Writes the call that computes a value, into its place or into memory of its own.
+
+        Args:
+            value: the value.
+            function: computes it of `args` and `options`.
+            *args: of the function.
+            reuse: operands whose memory the result may take.
+            is_ordered: whether the function gives contiguous memory.
+            into: the function that writes into given memory, and the name of that argument, if it
+                is another function.
+            **options: of the function.
+        """
         out = self.target(value)
-        if out is None:
-            out = self.reusable(value, reuse) if is_ordered else None
+        if out is None and is_ordered:
+            out = self.reusable(value, reuse)
         if out is not None:
-            self.call(function, *args, **options, out=out)
-            self.tensors[value] = out
+            write, name = into or (function, "out")
+            write(*args, **options, **{name: out})
         else:
-            node = self.call(function, *args, **options)
-            self.tensors[value] = node if is_ordered else self.method("contiguous", node)
+            out = function(*args, **options)
+            out = out if is_ordered else out.contiguous()
+        self.tensors[value] = out
         if value not in self._places:
             self.scratch.add(value)
 
-    def store(self, value: Value, node: fx.Node, is_scratch: bool = False) -> None:
+    def store(self, value: Value, node: Symbolic, is_scratch: bool = False) -> None:
         """Notes the tensor of a value, copied to its place if it has one."""
         out = self.target(value)
-        if out is None:
-            self.tensors[value] = node
-            if is_scratch:
-                self.scratch.add(value)
-        else:
-            self.method("copy_", out, node)
-            self.tensors[value] = out
+        if out is not None:
+            out.copy_(node)
+        elif is_scratch:
+            self.scratch.add(value)
+        self.tensors[value] = node if out is None else out
 
-    def new(self, method: str, value: Value, *args: Any) -> fx.Node:
+    def new(self, method: str, value: Value, *args: Any) -> Symbolic:
         """Memory of its own for a value, by `new_full` or another such method of a tensor."""
         shape = (self.count(value.space), *value.shape)
-        node = self.method(method, self.argument("like"), shape, *args)
-        self.tensors[value] = node
+        self.tensors[value] = node = getattr(self.argument("like"), method)(shape, *args)
         self.scratch.add(value)
         return node
 
-    def target(self, value: Value) -> fx.Node | None:
+    def target(self, value: Value) -> Symbolic | None:
         """The memory of the pass where a value belongs, or None."""
         return self.piece(value) if value in self._places else None
 
-    def reusable(self, value: Value, views: Sequence[View]) -> fx.Node | None:
+    def reusable(self, value: Value, views: Sequence[View]) -> Symbolic | None:
         """The tensor of an operand of the same shape that nothing reads after this."""
         if not self._reuses_memory:
             return None
@@ -313,29 +288,40 @@ class GroupGraph:
         return None
 
 
+def _arranged_whole(view: View, node: Symbolic, shape: tuple[int, ...]) -> Symbolic:
+    """A constant; torch stretches it over rows itself."""
+    own, size = view.value.shape, view.value.size
+    if shape == own or (not own and all(n == 1 for n in shape)):
+        return node
+    if view.offset == 0 and lies_flat(shape, view.steps) and math.prod(shape) == size:
+        return node.view(shape)
+    return narrowed(node.view(1, -1), view.offset, size).as_strided(shape, view.steps)
+
+
+def narrowed(flat: Symbolic, offset: int, row: int) -> Symbolic:
+    """Rows of numbers from an offset on."""
+    return flat.narrow(1, offset, row - offset) if offset else flat
+
+
 def _find_cuts(values: Sequence[Value]) -> Mapping[Value, list[tuple[int, int]]]:
-    """Value -> (offset, size) of each range of columns that is read, if there are several."""
+    """Value -> (offset, size) of each range of columns that is read, if several lie apart."""
     found: dict[Value, set[tuple[int, int]]] = {}
     for value in values:
         for view in value.inputs:
             own = columns_of(view)
             if own is not None and own[1] < view.row and view.row == view.value.size:
                 found.setdefault(view.value, set()).add(own)
+    cuts = {value: sorted(columns) for value, columns in found.items() if len(columns) > 1}
     return {
-        value: sorted(columns)
-        for value, columns in found.items()
-        if len(columns) > 1 and _apart(sorted(columns))
+        value: columns
+        for value, columns in cuts.items()
+        if all(a + size <= b for (a, size), (b, _) in pairwise(columns))
     }
 
 
-def stretched_dims(view: View) -> list[bool]:
-    """For each dimension, whether all of it is the same number."""
-    return [step == 0 and size > 1 for size, step in zip(view.shape, view.steps, strict=True)]
-
-
 def own_sizes(view: View, stretch: Collection[int] = ()) -> tuple[int, ...]:
-    """The sizes of a view, with 1 for stretched dimensions but those in `but`."""
-    dims = enumerate(zip(view.shape, stretched_dims(view), strict=True))
+    """The sizes of a view, with 1 for stretched dimensions but those in `stretch`."""
+    dims = enumerate(zip(view.shape, view.stretched, strict=True))
     return tuple(
         1 if is_stretched and dim not in stretch else size for dim, (size, is_stretched) in dims
     )
@@ -344,7 +330,7 @@ def own_sizes(view: View, stretch: Collection[int] = ()) -> tuple[int, ...]:
 def size_in(view: View, dim: int, num_dims: int) -> int:
     """The size that torch sees of a dimension, counted in the shape of a result."""
     own = dim - (num_dims - len(view.shape))
-    return 1 if own < 0 or stretched_dims(view)[own] else view.shape[own]
+    return 1 if own < 0 or view.stretched[own] else view.shape[own]
 
 
 def is_plain(view: View, shape: Sequence[int]) -> bool:
@@ -355,11 +341,6 @@ def is_plain(view: View, shape: Sequence[int]) -> bool:
 def columns_of(view: View) -> tuple[int, int] | None:
     """(first column, how many) of a row, if the numbers lie side by side there."""
     return (view.offset, math.prod(view.shape)) if view.is_contiguous else None
-
-
-def _apart(columns: Sequence[tuple[int, int]]) -> bool:
-    """True if no two of some sorted columns overlap."""
-    return all(a + size <= b for (a, size), (b, _) in pairwise(columns))
 
 
 def is_in_order(view: View) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +17,22 @@ from graphfold.batching.scheduling.pass_schedule import PassSchedule
 Parts = Mapping[int, Tensor]
 
 
+class Readers(NamedTuple):
+    """The readers of some rows.
+
+    Args:
+        reader: [num_readers] the readers, or the edges by which they read, sorted by the row.
+        ptr: [num_rows + 1] where those of each row begin.
+        among: where they stand among the readers of all rows.
+        most: how many a row has, at most.
+    """
+
+    reader: Tensor
+    ptr: Tensor
+    among: slice
+    most: int
+
+
 class GroupIndices:
     """The rows that the groups of a plan read, and that read them, cut up for all groups at once.
 
@@ -28,77 +43,54 @@ class GroupIndices:
     def __init__(self) -> None:
         self._found: dict[Any, Any] = {}
 
-    def parts(self, plan: PassSchedule, kind: str, first: int = 0) -> Any:
-        """First row of a group -> its indices, and for readers where each row's begin.
+    def parts(self, plan: PassSchedule, kind: str, first: int = 0) -> Parts:
+        """First row of a group -> its indices.
 
         Args:
             plan: the plan, always the same.
             kind: the name of one of the functions below.
             first: the first row of the tensor that is read.
         """
-        key = kind, first
-        if key not in self._found:
-            self._found[key] = _find_parts(plan, kind, first)
-        return self._found[key]
-
-    def most_readers(self, plan: PassSchedule, kind: str) -> Mapping[int, int]:
-        """First row of a group -> how many readers of a kind a row of it has, at most."""
-        key = "most", kind
-        if key not in self._found:
-            self._found[key] = _count_most(plan, kind)
-        return self._found[key]  # type: ignore[no-any-return]
+        found: Parts = self._once(plan, _INDICES[kind], first)
+        return found
 
     def readers(
-        self, plan: PassSchedule, kind: str, first: int, rows: range
-    ) -> tuple[Tensor, Tensor, slice]:
-        """The readers of some rows, where each row's begin, and the rows themselves.
+        self, plan: PassSchedule, kind: str, first: int, rows: range | None = None
+    ) -> Mapping[int, Readers]:
+        """First row of a group -> the readers of its rows; groups that nothing reads are left out.
 
         Args:
             plan: the plan, always the same.
             kind: the name of one of the functions below that find readers.
             first: the first row of the tensor that is read.
-            rows: those that are read.
+            rows: those that are read, as if they were the only group; None for all groups.
         """
-        key = kind, first, rows
+        found: Mapping[int, Readers] = self._once(plan, _find_readers, kind, first, rows)
+        return found
+
+    def _once(self, plan: PassSchedule, find: Callable[..., Any], *arguments: Any) -> Any:
+        key = find, *arguments
         if key not in self._found:
-            self._found[key] = _find_readers(plan, kind, first, rows)
-        index, pointers, among = self._found[key]
-        return index, pointers, among
+            self._found[key] = _found_on_cpu(plan, find, arguments)
+        return self._found[key]
 
 
 @outside_modes
-def _find_parts(plan: PassSchedule, kind: str, first: int) -> Mapping[int, Any]:
-    return _moved(_INDICES[kind](plan.host, first), plan.row.device)
-
-
-@outside_modes
-def _find_readers(
-    plan: PassSchedule, kind: str, first: int, rows: range
-) -> tuple[Tensor, Tensor, slice]:
-    ptr, reader = _READERS[kind](plan.host, first)
-    own = ptr[rows.start : rows.stop + 1]
-    among = slice(*own[[0, -1]].tolist())
-    pointers, index = own - own[0], reader[among]
-    return *_moved({0: (index, pointers)}, plan.row.device)[0], among
-
-
-@outside_modes
-def _count_most(plan: PassSchedule, kind: str) -> Mapping[int, int]:
-    counts = _READERS[kind](plan.host, 0)[0].diff()[1:].numpy()
-    starts = [group.start for group in plan.in_row_order]
-    most = np.maximum.reduceat(counts, np.array(starts) - 1) if starts else ()
-    return dict(zip(starts, map(int, most), strict=True))
-
-
-def _moved(found: Mapping[int, Any], device: torch.device) -> Mapping[int, Any]:
-    """Copies tensors, or pairs of tensors, to a device in one transfer."""
+def _found_on_cpu(
+    plan: PassSchedule, find: Callable[..., Mapping[int, Any]], arguments: Sequence[Any]
+) -> Mapping[int, Any]:
+    """What a function finds of a plan, on the device of the plan in one transfer."""
+    found, device = find(plan.host, *arguments), plan.row.device
     if device.type == "cpu" or not found:
         return found
-    flat = [part for own in found.values() for part in (own if isinstance(own, tuple) else [own])]
+    pairs = [own[:2] if isinstance(own, Readers) else (own,) for own in found.values()]
+    flat = [part for pair in pairs for part in pair]
     there = torch.cat(flat).to(device, non_blocking=True).split_with_sizes([*map(len, flat)])
     parts = iter(there)
     return {
-        start: tuple(next(parts) for _ in own) if isinstance(own, tuple) else next(parts)
+        start: own._replace(reader=next(parts), ptr=next(parts))
+        if isinstance(own, Readers)
+        else next(parts)
         for start, own in found.items()
     }
 
@@ -116,8 +108,14 @@ def _parent(plan: PassSchedule, _: int) -> Parts:
     return plan.split_edges(plan.parent)
 
 
+def _pointers(plan: PassSchedule) -> Tensor:
+    """[num_rows + 2] where the edges of each row begin, row 0 first."""
+    return torch.cat([plan.child_ptr[:1], plan.child_ptr])
+
+
 def _edge_ptr(plan: PassSchedule, _: int) -> Parts:
-    return _local_pointers(plan, plan.child_ptr)
+    starts = [group.start for group in plan.in_row_order]
+    return _local_pointers(_pointers(plan), starts, plan.num_rows + 1)
 
 
 def _edge_number(plan: PassSchedule, _: int) -> Parts:
@@ -130,7 +128,17 @@ def _edge_number(plan: PassSchedule, _: int) -> Parts:
 
 def _edge_count(plan: PassSchedule, _: int) -> Parts:
     """The number of edges of each row."""
-    return plan.split_rows(torch.cat([plan.child_ptr[:1], plan.child_ptr.diff()]))
+    return plan.split_rows(_pointers(plan).diff())
+
+
+_INDICES: Mapping[str, Callable[[PassSchedule, int], Parts]] = {
+    "child_row": _child_row,
+    "previous_row": _previous_row,
+    "parent": _parent,
+    "edge_ptr": _edge_ptr,
+    "edge_number": _edge_number,
+    "edge_count": _edge_count,
+}
 
 
 def _reading_edges(plan: PassSchedule, _: int) -> tuple[Tensor, Tensor]:
@@ -157,54 +165,41 @@ _READERS: Mapping[str, Callable[[PassSchedule, int], tuple[Tensor, Tensor]]] = {
     "weighted_grad": _reading_rows,
     "node_grad": _reading_rows,
     "previous_grad": _following_rows,
-    "edge_weight": _reading_edges,
 }
 
 
-def _local_pointers(plan: PassSchedule, ptr: Tensor) -> Parts:
+def _local_pointers(ptr: Tensor, starts: Sequence[int], stop: int) -> dict[int, Tensor]:
     """First row of a group -> [size + 1] where what its rows have begins, counted in the group.
 
     Args:
-        plan: the plan.
-        ptr: [num_rows + 1] where what each row has begins, row 1 first.
+        ptr: [num_rows + 2] where what each row has begins, row 0 first.
+        starts: the first row of each group, one group after the other.
+        stop: the end of the last group.
     """
-    groups = plan.in_row_order
-    counts = [group.size + 1 for group in groups]
+    counts = [end - start + 1 for start, end in pairwise([*starts, stop])]
     number = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64, device="cpu"))
-    # Groups follow each other, and the end of one is the beginning of the next.
-    place = torch.arange(len(number), device="cpu") - number
-    start = torch.tensor([g.start - 1 for g in groups], dtype=torch.int64, device="cpu")
-    local = ptr[place] - ptr[start][number]
-    return dict(zip((g.start for g in groups), local.split_with_sizes(counts), strict=True))
+    # The end of a group is the beginning of the next.
+    place = torch.arange(len(number), device="cpu") - number + (starts[0] if starts else 0)
+    first = torch.tensor(starts, dtype=torch.int64, device="cpu")
+    local = ptr[place] - ptr[first][number]
+    return dict(zip(starts, local.split_with_sizes(counts), strict=True))
 
 
-def _readers(kind: str, plan: PassSchedule, first: int) -> Mapping[int, tuple[Tensor, Tensor]]:
-    """First row of a group -> the readers of its rows, of one kind, and where each row's begin.
-
-    Groups that nothing reads are left out.
-    """
+def _find_readers(
+    plan: PassSchedule, kind: str, first: int, rows: range | None
+) -> Mapping[int, Readers]:
+    """See `GroupIndices.readers`."""
     ptr, reader = _READERS[kind](plan, first)
-    groups = plan.in_row_order
-    bounds = ptr[
-        torch.tensor([*(g.start for g in groups), plan.num_rows + 1], device="cpu")
-    ].tolist()
-    before = bounds[0] if bounds else 0
-    sizes = [stop - start for start, stop in pairwise(bounds)]
-    parts = reader[before : before + sum(sizes)].split_with_sizes(sizes)
-    pointers = _local_pointers(plan, ptr[1:])
+    starts = [group.start for group in plan.in_row_order] if rows is None else [rows.start]
+    stop = plan.num_rows + 1 if rows is None else rows.stop
+    bounds = ptr[torch.tensor([*starts, stop], device="cpu")].tolist()
+    if bounds[0] == bounds[-1]:  # nothing reads them
+        return {}
+    counts = ptr[starts[0] : stop + 1].diff().numpy()
+    most = np.maximum.reduceat(counts, np.array(starts) - starts[0]).tolist()
+    pointers = _local_pointers(ptr, starts, stop)
     return {
-        group.start: (part, pointers[group.start])
-        for group, part, size in zip(groups, parts, sizes, strict=True)
-        if size
+        start: Readers(reader[begin:end], pointers[start], slice(begin, end), own)
+        for start, (begin, end), own in zip(starts, pairwise(bounds), most, strict=True)
+        if begin < end
     }
-
-
-_INDICES: Mapping[str, Callable[[PassSchedule, int], Any]] = {
-    "child_row": _child_row,
-    "previous_row": _previous_row,
-    "parent": _parent,
-    "edge_ptr": _edge_ptr,
-    "edge_number": _edge_number,
-    "edge_count": _edge_count,
-    **{kind: partial(_readers, kind) for kind in _READERS},
-}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from graphfold.batching.backends.torch_indices import GroupIndices, Parts
 from graphfold.batching.backends.torch_program import Argument, Pulled, TorchProgram, pull
-from graphfold.batching.backends.torch_writer import write_torch_program
+from graphfold.batching.backends.torch_writer import TorchWriter
 from graphfold.batching.compiler.backend import PULLED, Backend, Memory
 from graphfold.batching.compiler.program import (
     ALL_EDGES,
@@ -26,6 +27,7 @@ from graphfold.batching.compiler.program import (
     ROWS,
     TYPE_EDGES,
     Key,
+    Named,
     Place,
     Program,
     Rows,
@@ -47,7 +49,7 @@ class TorchMemory(Memory):
         super().__init__(plan, dtype, is_backward)
         self._indices = _INDICES.setdefault(plan, GroupIndices())
         self._like = torch.empty(0, dtype=dtype, device=plan.row.device)
-        self._rows: dict[Key | tuple[int, Key], Parts] = {}
+        self._rows: dict[Named, Parts] = {}
         # Field -> [num_rows] bool, whether a row has an upstream gradient; if few may have one.
         self._has_upstream: dict[str, npt.NDArray[np.bool_]] = {}
 
@@ -74,15 +76,8 @@ class TorchMemory(Memory):
             self._has_upstream[field][rows.numpy()] = True
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
-        left = []
-        for kind in PULLED:
-            if (kind, field) in self.shared:
-                begun = self.first_row[None].get((kind, field), 0)
-                rows = range(first, first + len(total))
-                index, ptr, among = self._indices.readers(self.plan, kind, begun, rows)
-                values, weight = self._left(kind, field)
-                left.append((values, index, ptr, None if weight is None else weight[among]))
-        return pull(Pulled(None, left), total, *total.shape)
+        (pulled,) = self._pulled(field, [first], range(first, first + len(total)))
+        return pull(pulled, total, *total.shape)
 
     def sum_products(self, op_type: int, product: WeightGradient) -> tuple[Tensor, Tensor | None]:
         shape = self.own[op_type]["constant", str(product.weight)].shape
@@ -116,10 +111,8 @@ class TorchMemory(Memory):
 
     def _column(self, op_type: int, argument: Argument, groups: Sequence[Group]) -> Iterable[Any]:
         """One of the arguments, for each of some groups of a type."""
-        kind, key = argument.kind, argument.key
-        if kind == "piece":
-            parts = self._pieces(op_type, key, argument.space, groups)
-            return [parts[group.start] for group in groups]
+        kind, key, plan = argument.kind, argument.key, self.plan
+        starts = [group.start for group in groups]
         if kind in ("whole", "weight"):
             return repeat(self._find(op_type, key))
         if kind == "transposed":
@@ -132,90 +125,81 @@ class TorchMemory(Memory):
             rows = self._find(op_type, key).unbind(0)
             return rows[::-1] if self.is_backward else rows
         if kind == "pulled":
-            return self._pulled(op_type, key[1], groups)
-        if kind == "kind":
-            parts = self.plan.split_edges(self.shared["kind", ""])
-        elif kind == "integer":
-            parts = self.plan.split_edges(self.shared[key].to(self.dtype))
-        elif kind == "edge_count":
-            whole = self._indices.parts(self.plan, kind)
-            return [whole[group.start].to(self.dtype) for group in groups]
+            return self._pulled(key[1], starts, upstream=self._upstream(op_type, key[1], groups))
+        if kind == "piece":
+            parts = self._pieces(op_type, key, argument.space, groups)
+        elif kind in ("kind", "integer"):
+            integers = (
+                self.shared["kind", ""] if kind == "kind" else self.shared[key].to(self.dtype)
+            )
+            parts = plan.split_edges(integers)
         else:
-            parts = self._indices.parts(self.plan, kind, self.first_row[None].get(key, 0))
-        return [parts[group.start] for group in groups]
+            parts = self._indices.parts(plan, kind, self.first_row[None].get(key, 0))
+            if kind == "edge_count":
+                return [parts[start].to(self.dtype) for start in starts]
+        return [parts[start] for start in starts]
 
     def _pieces(
         self, op_type: int, key: Key, space: int, groups: Sequence[Group]
     ) -> Mapping[int, Tensor]:
         """First row of a group -> its rows of a tensor."""
-        is_own = key in self.own[op_type]
-        tensor = self._find(op_type, key)
+        tensor, by_edge = self._find(op_type, key), space in (ALL_EDGES, TYPE_EDGES)
         if space == ONE:
             return dict.fromkeys((group.start for group in groups), tensor)
         if space in (ROWS, ALL_EDGES):
-            named = (op_type, key) if is_own else key
-            first = self.first_row[op_type if is_own else None].get(key, 0)
+            named = op_type if key in self.own[op_type] else None, key
+            first = self.first_row[named[0]].get(key, 0)
             if first or len(groups) == 1:
-                by_edge = space == ALL_EDGES
-                return {
-                    g.start: tensor[g.edges]
-                    if by_edge
-                    else tensor[g.start - first : g.stop - first]
-                    for g in groups
-                }
+                own = [
+                    g.edges if by_edge else slice(g.start - first, g.stop - first) for g in groups
+                ]
+                return {g.start: tensor[rows] for g, rows in zip(groups, own, strict=True)}
             if named not in self._rows:
-                split = self.plan.split_rows if space == ROWS else self.plan.split_edges
+                split = self.plan.split_edges if by_edge else self.plan.split_rows
                 self._rows[named] = split(tensor)
             return self._rows[named]
         if len(groups) == 1:
             return {groups[0].start: tensor}
         ordered = self.plan.groups_by_type[op_type]
-        sizes = [g.num_edges if space == TYPE_EDGES else g.size for g in ordered]
-        parts = tensor.split_with_sizes(sizes)
+        parts = tensor.split_with_sizes([g.num_edges if by_edge else g.size for g in ordered])
         return dict(zip((group.start for group in ordered), parts, strict=True))
 
-    def _pulled(self, op_type: int, field: str, groups: Sequence[Group]) -> list[Pulled]:
-        """The parts of the gradient of a field, for the rows of some groups."""
-        left, counts = [], []
+    def _pulled(
+        self,
+        field: str,
+        starts: Sequence[int],
+        rows: range | None = None,
+        upstream: Mapping[int, Tensor] = MappingProxyType({}),
+    ) -> list[Pulled]:
+        """The parts of the gradient of a field, for the rows of some groups.
+
+        Args:
+            field: the field.
+            starts: the first row of each group.
+            rows: of what is one group for once; None for groups of the plan.
+            upstream: first row of a group -> the gradient from outside of the pass.
+        """
+        left = []
         for kind in PULLED:
             if (kind, field) in self.shared:
-                first = self.first_row[None].get((kind, field), 0)
-                readers = self._indices.parts(self.plan, kind, first)
-                values, weight = self._left(kind, field)
-                weights = None if weight is None else self._split_weights(weight)
-                left.append((values, readers, weights))
-                counts.append(self._indices.most_readers(self.plan, kind))
-        upstream = self._upstream(op_type, field, groups)
+                first, weight = self.first_row[None].get((kind, field), 0), None
+                if kind == "weighted_grad":  # in the order of `reader_edge`
+                    weight = self.shared["edge_weight", field].view(-1)
+                    weight = weight.index_select(0, self.plan.reader_edge)
+                readers = self._indices.readers(self.plan, kind, first, rows)
+                left.append((self.shared[kind, field], readers, weight))
         return [
             Pulled(
-                upstream.get(group.start),
+                upstream.get(start),
                 [
-                    (values, *readers[group.start], None if w is None else w[group.start])
-                    for values, readers, w in left
-                    if group.start in readers
+                    (values, own.reader, own.ptr, None if weight is None else weight[own.among])
+                    for values, readers, weight in left
+                    if (own := readers.get(start))
                 ],
-                max((own[group.start] for own in counts), default=0),
+                max((readers[start].most for _, readers, _ in left if start in readers), default=0),
             )
-            for group in groups
+            for start in starts
         ]
-
-    def _left(self, kind: str, field: str) -> tuple[Tensor, Tensor | None]:
-        """The gradients that readers have left, and weights in the order of `reader_edge`."""
-        values = self.shared[kind, field]
-        if kind != "weighted_grad":
-            return values, None
-        weight = self.shared["edge_weight", field].view(-1)
-        return values, weight.index_select(0, self.plan.reader_edge)
-
-    def _split_weights(self, weight: Tensor) -> Parts:
-        """First row of a group -> the weights of the edges that read it."""
-        readers = self._indices.parts(self.plan, "edge_weight")
-        found, at = {}, int(self.plan.host.reader_ptr[1]) if len(readers) else 0
-        for start in sorted(readers):
-            count = readers[start][0].shape[0]
-            found[start] = weight[at : at + count]
-            at += count
-        return found
 
     def _upstream(self, op_type: int, field: str, groups: Sequence[Group]) -> Mapping[int, Tensor]:
         """First row of a group -> the gradient of its rows from outside of the pass, if any."""
@@ -249,7 +233,7 @@ class TorchBackend(Backend):
     def write_program(
         self, dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
     ) -> TorchProgram:
-        return write_torch_program(dtype, values, places)
+        return TorchWriter(dtype, values, places).run()
 
     def memory(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> TorchMemory:
         return TorchMemory(plan, dtype, is_backward)

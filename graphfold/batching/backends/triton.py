@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import operator
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
-from torch import fx
 
 from graphfold.batching.backends.fused_kernel import (
     PARENT,
@@ -24,6 +22,7 @@ from graphfold.batching.backends.fused_kernel import (
     Launcher,
     is_fusable,
 )
+from graphfold.batching.backends.torch_graph import Symbolic
 from graphfold.batching.backends.torch_memory import TorchBackend
 from graphfold.batching.backends.torch_program import Few, TorchProgram, few
 from graphfold.batching.backends.torch_writer import TorchWriter
@@ -80,7 +79,7 @@ class _TritonWriter(TorchWriter):
         read = {v.value for value in values if value not in self._fused for v in value.inputs}
         self._stored = self._fused & {*read, *places, *self._large}
         self._pending: list[Value] = []
-        self._pulled: dict[Value, fx.Node] = {}
+        self._pulled: dict[Value, Symbolic] = {}
 
     def _find_large(self) -> set[Value]:
         """The values that are computed once, since they are of many expressions."""
@@ -146,7 +145,7 @@ class _TritonWriter(TorchWriter):
         run = Launcher(kernel).run
         graph.call(run, graph.count(NODES), graph.count(EDGES), *reads, *stores)
 
-    def _argument(self, read: Any) -> fx.Node:
+    def _argument(self, read: Any) -> Symbolic:
         """The tensor that a kernel reads; see `FusedKernel.reads`."""
         if isinstance(read, Value):
             return self._graph.tensor(read)
@@ -154,14 +153,11 @@ class _TritonWriter(TorchWriter):
             return self._graph.argument(PARENT)
         value, part = read
         if value.operation is op.PULL:
-            return self._graph.call(operator.getitem, self._few(value), Few._fields.index(part))
-        kind, index = value.operation.fetched
-        key = kind, value.name
-        if part == ROWS:
-            return self._graph.argument("whole", key)
-        return self._graph.argument(index, key if kind == "read" else ("", ""))
+            return self._few(value)[Few._fields.index(part)]
+        whole, rows = self._fetched(value)
+        return whole if part == ROWS else rows
 
-    def _few(self, value: Value) -> fx.Node:
+    def _few(self, value: Value) -> Symbolic:
         """The call that gives the parts of a pulled value, once."""
         if value not in self._pulled:
             pulled = self._graph.argument("pulled", ("pulled", value.name))

@@ -8,7 +8,7 @@ stretches a dimension, the numbers along it are added up, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.values import (
@@ -124,10 +124,8 @@ class _Backward:
         if not self.wants(view):
             return
         if value.operation is CONSTANT:
-            sink = self.to.add(
-                op.ACCUMULATE, cotangent.space, cotangent.shape, [cotangent], value.name
-            )
-            sink.value.name, sink.value.number = value.name, view
+            space, shape = cotangent.space, cotangent.shape
+            self.to.add(op.ACCUMULATE, space, shape, [cotangent], value.name, view.expanded(shape))
         else:
             self._cotangents.setdefault(value, []).append((view, cotangent))
 
@@ -139,10 +137,10 @@ class _Backward:
         parts = self._cotangents[value]
         if len(parts) == 1:
             view, grad = parts[0]
-            if view.is_all and not _is_stretched(view) and grad.shape == view.shape:
+            if view.is_all and not any(view.stretched) and grad.shape == view.shape:
                 return self._as_value(self.to.contiguous(grad), value)
         made = self.to.add(op.ASSEMBLE, value.space, value.shape, [grad for _, grad in parts])
-        made.value.number = tuple(view for view, _ in parts)  # where each goes
+        made.value.number = tuple(replace(v, value=made.value) for v, _ in parts)  # where each goes
         return made
 
     def _as_value(self, grad: View, value: Value) -> View:
@@ -171,7 +169,3 @@ class _Backward:
         if view.space != WHOLE:
             return view
         return self.to.add(COPY, like.space, like.shape, [view.expanded(like.shape)])
-
-
-def _is_stretched(view: View) -> bool:
-    return any(s == 0 and size > 1 for s, size in zip(view.steps, view.shape, strict=True))

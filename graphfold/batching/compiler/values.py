@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 from typing_extensions import Self
 
 #: What the rows of a value belong to; of a group or the whole there is one row.
@@ -94,7 +95,7 @@ class Value:
         inputs: what it is computed from.
         name: of a source, the field, column or part of x that it is; of a group, its own.
         number: of a constant, which; of a filled value, what with; of rows side by side, the
-            dimension in which they are.
+            dimension in which they are; of sums of cotangents, the views where these go.
     """
 
     operation: Operation
@@ -150,6 +151,11 @@ class View:
         return lies_flat(self.shape, self.steps)
 
     @property
+    def stretched(self) -> list[bool]:
+        """For each dimension, whether all of it is the same number."""
+        return [step == 0 and size > 1 for size, step in zip(self.shape, self.steps, strict=True)]
+
+    @property
     def is_all(self) -> bool:
         """True if it is all of its value, as it lies."""
         size = math.prod(self.shape)
@@ -175,6 +181,32 @@ def covers(region: View, grad: View) -> bool:
     value = region.value
     is_whole = region.is_all and (region.space, region.shape) == (value.space, value.shape)
     return is_whole and (grad.space, grad.shape) == (value.space, value.shape)
+
+
+def first_copied(value: Value, regions: Sequence[View]) -> list[str] | None:
+    """For each region "copy" if nothing has been written there, "accumulate" if all of it has been.
+
+    None if one is neither, or if something is left: then zeros come first.
+    """
+    size, names = value.size, []
+    # Regions of another space hold those of all edges of a node, one after the other.
+    rows = [region.row // max(size, 1) for region in regions if region.space != value.space]
+    arity = max([1, *rows])
+    numbers, seen = np.arange(arity * size), np.zeros(arity * size, dtype=np.bool_)
+    for region in regions:
+        repeated = arity if region.space == value.space else 1
+        places = np.lib.stride_tricks.as_strided(
+            numbers[region.offset :],
+            (repeated, *region.shape),
+            [numbers.itemsize * step for step in (size, *region.steps)],
+            writeable=False,
+        )
+        is_new = not seen[places].any() and len(np.unique(places)) == places.size
+        if not is_new and not seen[places].all():
+            return None
+        names.append("copy" if is_new else "accumulate")
+        seen[places] = True
+    return names if seen.all() else None
 
 
 def lies_flat(shape: Sequence[int], steps: Sequence[int]) -> bool:
@@ -222,7 +254,7 @@ class ValueBuilder:
         """A new value, seen as a whole."""
         if space == GROUP:
             self._num_of_groups += 1
-            name = f"{self._label}{self._num_of_groups}"
+            name = name or f"{self._label}{self._num_of_groups}"
         value = Value(operation, space, tuple(shape), tuple(inputs), name, number)
         self.values.append(value)
         return value.view
