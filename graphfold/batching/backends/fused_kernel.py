@@ -24,7 +24,6 @@ import torch
 from graphfold.batching.backends.torch_program import Few
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.values import (
-    CONSTANT,
     COPY,
     EDGES,
     NODES,
@@ -40,47 +39,6 @@ ROWS, INDEX, PARENT = "rows", "index", "parent"
 BLOCK = 512
 #: What a reduction along a row may add up; more is left to torch.
 MAX_TERMS = 8
-
-#: Operation -> the same of `x`, `y` and `z`; divisions and powers are those of torch.
-_FORMULAS: Mapping[Operation, str] = {
-    op.NEG: "-{x}",
-    op.ABS: "tl.abs({x})",
-    op.SIGN: "tl.where({x} > 0, {one}, {zero}) - tl.where({x} < 0, {one}, {zero})",
-    op.EXP: "tl.exp({x})",
-    op.LOG: "tl.log({x})",
-    op.SQRT: "tl.sqrt({x})",
-    op.RSQRT: "{one} / tl.sqrt({x})",
-    op.RECIPROCAL: "{one} / {x}",
-    op.SIN: "tl.sin({x})",
-    op.COS: "tl.cos({x})",
-    op.ERF: "tl.erf({x})",
-    op.SIGMOID: "{one} / ({one} + tl.exp(-{x}))",
-    op.TANH: "_tanh({x})",
-    op.EXPM1: "_expm1({x})",
-    op.LOG1P: "_log1p({x})",
-    op.RELU: "tl.where({x} < 0, {zero}, {x})",
-    op.ADD: "{x} + {y}",
-    op.SUB: "{x} - {y}",
-    op.MUL: "{x} * {y}",
-    op.DIV: "{x} / {y}",
-    op.FMA: "{x} * {y} + {z}",
-    op.STANDARDISE: "({x} - {y}) * {z}",
-    op.MAXIMUM: "tl.maximum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
-    op.MINIMUM: "tl.minimum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
-    op.SIGMOID_GRAD: "{x} * ({y} * ({one} - {y}))",
-    op.TANH_GRAD: "{x} * ({one} - {y} * {y})",
-    op.RELU_GRAD: "tl.where({y} <= 0, {zero}, {x})",
-    op.WHERE: "tl.where({x} != 0, {y}, {z})",
-    op.EQ: "{x} == {y}",
-    op.NE: "{x} != {y}",
-    op.LT: "{x} < {y}",
-    op.LE: "{x} <= {y}",
-    op.GT: "{x} > {y}",
-    op.GE: "{x} >= {y}",
-    op.LOGICAL_AND: "({x} != 0) & ({y} != 0)",
-    op.LOGICAL_OR: "({x} != 0) | ({y} != 0)",
-    op.LOGICAL_NOT: "{x} == 0",
-}
 
 #: What a file of a kernel begins with. Small arguments lose no digits: the error of `exp(x) - 1` is
 #: that of `log(exp(x))`, and cancels (Higham 2002, Accuracy and Stability, section 1.14.1).
@@ -126,11 +84,11 @@ def is_fusable(value: Value) -> bool:
         return math.prod(views[0].shape) <= MAX_TERMS * value.size
     if operation is op.ASSEMBLE:
         return all(map(_is_side_by_side, value.number, views))
-    return operation in _FORMULAS or operation in _MOVES
+    return bool(operation.triton) or operation in _MOVES
 
 
 def _is_finite(value: Value) -> bool:
-    return value.operation is not CONSTANT or bool(value.name) or math.isfinite(value.number)
+    return value.literal is None or math.isfinite(value.literal)
 
 
 def _is_side_by_side(region: View, grad: View) -> bool:
@@ -168,6 +126,13 @@ class FusedKernel:
         self._lines: list[str] = []
         self._known: dict[Any, str] = {}
         self._stages: list[tuple[str, list[str]]] = []
+        self._special: Mapping[Operation, Callable[[Value, str, str], str]] = {
+            **dict.fromkeys((op.REDUCE_SUM, op.REDUCE_MAX), self._reduced),
+            op.CAT: self._joined,
+            op.ASSEMBLE: self._assembled,
+            op.EXPAND: self._expanded,
+            op.PULL: self._pulled,
+        }
 
     def store(self, values: Sequence[Value]) -> None:
         """Computes and stores values, grouped by their sizes."""
@@ -240,8 +205,8 @@ class FusedKernel:
 
     def _value(self, value: Value, at: str, mask: str) -> str:
         """The numbers of a value at some places."""
-        if value.operation is CONSTANT and not value.name:
-            return self._constant(float(value.number))
+        if value.literal is not None:
+            return self._constant(value.literal)
         if not self._is_inside(value):
             return self._load(value, at, mask)
         key = value, at, mask
@@ -251,25 +216,17 @@ class FusedKernel:
 
     def _computed(self, value: Value, at: str, mask: str) -> str:
         operation = value.operation
-        if operation in (op.REDUCE_SUM, op.REDUCE_MAX):
-            return self._reduced(value, at, mask)
-        if operation is op.CAT:
-            return self._joined(value, at, mask)
-        if operation is op.ASSEMBLE:
-            return self._assembled(value, at, mask)
-        if operation is op.EXPAND:
-            return self._expanded(value, at, mask)
         if operation.fetched is not None:
             return self._gathered(value, at, mask)
-        if operation is op.PULL:
-            return self._pulled(value, at, mask)
+        if operation in self._special:
+            return self._special[operation](value, at, mask)
         operands = [self._operand(view, value, at, mask) for view in value.inputs]
-        if operation not in _FORMULAS:  # the same numbers
+        if not operation.triton:  # the same numbers
             return operands[0]
         operands = [self._as_number(operand) for operand in operands]
         named = dict(zip("xyz", operands, strict=False))
         constants = {"one": self._constant(1.0), "zero": self._constant(0.0)}
-        return self._let(_FORMULAS[operation].format(**named, **constants))
+        return self._let(operation.triton.format(**named, **constants))
 
     def _operand(self, view: View, value: Value, at: str, mask: str) -> str:
         """The numbers of a view, lined up with the value that reads it."""
@@ -347,9 +304,9 @@ class FusedKernel:
             part = view.arranged(value.shape, kept, view.offset + sum(offsets))
             names.append(self._as_number(self._operand(part, value, at, mask)))
         found, *rest = names
-        formula = _FORMULAS[op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM]
+        joined = op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM
         for name in rest:
-            found = self._let(formula.format(x=found, y=name))
+            found = self._let(joined.triton.format(x=found, y=name))
         return found
 
     def _joined(self, value: Value, at: str, mask: str) -> str:

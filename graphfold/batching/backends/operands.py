@@ -69,11 +69,11 @@ class Operands:
             buffer = self._buffer(place.space, place.size, 0, place.key)
             if place.space == ONE:  # one row for all
                 return Operand(buffer, offset, 0, view.steps)
-        elif value.operation is CONSTANT and value.name:
-            buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
-        elif value.operation is CONSTANT:
+        elif value.literal is not None:
             buffer = self._buffer(ONE, 0, 0, ("numbers", ""))
             offset += self.numbers.setdefault(value, len(self.numbers))
+        elif value.operation is CONSTANT:
+            buffer = self._buffer(ONE, 0, 0, ("constant", value.name))
         else:
             space = SCRATCH_NODES if value.space == NODES else SCRATCH_EDGES
             buffer = self._buffer(space, 0, self._scratch.places[value], None)

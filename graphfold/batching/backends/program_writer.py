@@ -209,7 +209,7 @@ class _Writer:
 
     def finish(self) -> NativeProgram:
         """The program."""
-        buffers, numbers = self._to.buffers, [float(v.number) for v in self._to.numbers]
+        buffers, numbers = self._to.buffers, [v.literal for v in self._to.numbers]
         if len(buffers) > MAX_BUFFERS:
             raise Unwritable(f"it needs more than {MAX_BUFFERS} buffers")
         columns = [(IN_PLAN.get(space, space), size, start) for space, size, start, _ in buffers]

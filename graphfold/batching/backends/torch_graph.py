@@ -112,9 +112,9 @@ class GroupGraph:
         return self.tensors[value]
 
     def _constant(self, value: Value) -> Symbolic:
-        if value.name:
+        if value.literal is None:
             return self.argument("whole", ("constant", value.name))
-        return self.argument("number", number=float(value.number))
+        return self.argument("number", number=value.literal)
 
     def piece(self, value: Value) -> Symbolic:
         """The rows of the group where a value lies in the memory of the pass."""

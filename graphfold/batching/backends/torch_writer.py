@@ -28,7 +28,6 @@ from graphfold.batching.backends.torch_program import TorchProgram, add_by_kind,
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.program import Place
 from graphfold.batching.compiler.values import (
-    CONSTANT,
     COPY,
     MEAN_OF_GROUP,
     NODES,
@@ -165,8 +164,8 @@ class TorchWriter:
             if size > 1 and all(size_in(view, dim, num_dims) == 1 for view in views)
         }
         for number, view in enumerate(views):
-            if view.value.operation is CONSTANT and not view.value.name:
-                found.append(float(view.value.number))
+            if view.value.literal is not None:
+                found.append(view.value.literal)
                 continue
             node = self._graph.view(view, real=number >= not_real)
             if lacking and view.space == value.space:
@@ -256,13 +255,12 @@ class TorchWriter:
             whole = view.arranged(value.shape, contiguous(value.shape))
             graph.tensors[value] = graph.view(whole)
             return
-        if view.value.operation is CONSTANT and not view.value.name:
-            out, number = graph.target(value), float(view.value.number)
-            if out is None:
-                graph.new("new_full", value, number)
-            else:
+        number = view.value.literal
+        if number is not None:
+            out = graph.target(value)
+            if out is not None:
                 out.fill_(number)
-                graph.tensors[value] = out
+            graph.tensors[value] = graph.new("new_full", value, number) if out is None else out
             return
         node = graph.view(view)
         if value in self._places:

@@ -92,7 +92,7 @@ def _needed(signature: Signature, lowered: Lowered) -> Callable[[Value], bool]:
 
     def needed(value: Value) -> bool:
         if value.operation is CONSTANT:
-            return bool(value.name) and int(value.name) in lowered.learned
+            return value.literal is None and int(value.name) in lowered.learned
         if value.operation is op.PREVIOUS:
             return given.get(value.name, False)
         if value.operation is op.LOOK_UP:

@@ -6,6 +6,7 @@ of a group, would be part of it for good.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -83,9 +84,8 @@ class Guard(TorchFunctionMode):
         self.is_paused = self.assumes_more = False
         self.refused: Untraceable | None = None
         self.counters: list[Tensor] = []
-        self._num_nodes, self._num_edges = num_nodes, num_edges
-        self._has_arity, self._in_rounds = has_arity, in_rounds
-        self.find_place = find_place
+        self._num_nodes, self._num_edges = num_nodes, None if has_arity else num_edges
+        self._in_rounds, self.find_place = in_rounds, find_place
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -96,8 +96,9 @@ class Guard(TorchFunctionMode):
         name = _name_of(func)
         if name in SIZES:
             return self.counted(func(*args, **kwargs))
-        plain, named = without_counts(args), {k: without_counts(v) for k, v in kwargs.items()}
-        if plain is not args or any(named[key] is not kwargs[key] for key in kwargs):
+        plain, values = without_counts(args), without_counts(tuple(kwargs.values()))
+        named = dict(zip(kwargs, values, strict=True))
+        if plain is not args or any(map(operator.is_not, values, kwargs.values())):
             self._check_sizes(name, args, kwargs)
         if name in NUMBERS and any(args[0] is counter for counter in self.counters):
             self.refuse("it reads how often it has been called")
@@ -127,7 +128,7 @@ class Guard(TorchFunctionMode):
             return RowCount(size, size // nodes, self._refuse_nodes, assume)
         if size == nodes + 1:
             return RowCount(size, 2, self._refuse_nodes, is_multiple=False)
-        if size and not self._has_arity and size % edges == 0:
+        if size and edges and size % edges == 0:
             return RowCount(size, 0, self._refuse_edges)
         return size
 

@@ -105,9 +105,8 @@ class NodeViews:
                 raise Untraceable(f"a parameter is {dtype}, others are {self._signature.dtype}")
             if not dtype.is_floating_point:
                 raise Untraceable(f"it computes with a tensor of {dtype}")
-            number = len(self.constants)
-            self.constants[node] = Value(CONSTANT, WHOLE, tuple(value.shape), (), "", number)
-            self.constants[node].name = str(number)
+            name = str(len(self.constants))
+            self.constants[node] = Value(CONSTANT, WHOLE, tuple(value.shape), name=name)
         return self.constants[node]
 
     def has_rows(self, node: fx.Node) -> bool:

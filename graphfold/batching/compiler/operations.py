@@ -2,15 +2,16 @@
 
 A derivative is a rule: from the cotangent `g` of what was computed, the gradient of the loss with
 respect to it, it gives the cotangents of the inputs. Most are formulas: where `y = exp(x)`, that of
-`x` is `g * y`. Each backend computes the operations in a place of its own: native code in
-native/elementwise.h and native/rows.h, torch in backends/torch_writer.py.
+`x` is `g * y`. What is computed number by number, torch and Triton compute by what stands here;
+native code computes the operations in native/elementwise.h and native/rows.h.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from graphfold.batching.compiler.program import ALL_EDGES, ROWS, TYPE_ROWS
 from graphfold.batching.compiler.recomputation import is_cheap
@@ -26,7 +27,6 @@ from graphfold.batching.compiler.values import (
     ON_ROWS,
     PRODUCT,
     SINK,
-    WHOLE,
     Operation,
     Value,
     ValueBuilder,
@@ -109,6 +109,18 @@ def _formulas(
                 yield view, formula(*terms).view
 
     return rule
+
+
+def _by_number(
+    name: str,
+    triton: str = "",
+    *formulas: Callable[..., Term] | None,
+    rule: Callable[[Backward, Value, View], Cotangents] | None = None,
+    **options: Any,
+) -> Operation:
+    """An elementwise operation; its rule is a formula for each input, or is given."""
+    rule = _formulas(*formulas) if formulas else rule
+    return Operation(name, BY_NUMBER, rule, triton=triton, **options)
 
 
 # What a cell is given.
@@ -249,8 +261,9 @@ def _pow(b: Backward, v: Value, g: View) -> Cotangents:
     x, y = v.inputs
     base, cotangent = Term(b.to, x), Term(b.to, g)
     if b.wants(x):
-        exponent = Term(b.to, b.rows(y, v) if y.value.number is None or y.value.name else y)
-        less = base.do(POW, _less(exponent))
+        literal = y.value.literal
+        exponent = Term(b.to, b.rows(y, v) if literal is None else y)
+        less = base.do(POW, exponent - 1.0 if literal is None else literal - 1)
         share = cotangent * (exponent * less)
         yield x, where(Term(b.to, b.rows(y, v)).do(EQ, 0.0), 0.0, share).view
     if b.wants(y):
@@ -259,12 +272,6 @@ def _pow(b: Backward, v: Value, g: View) -> Cotangents:
         is_zero = base.do(EQ, 0.0)
         is_flat = is_zero.do(LOGICAL_AND, Term(b.to, b.rows(y, v)).do(GE, 0.0))
         yield y, (cotangent * where(is_flat, 0.0, grown)).view
-
-
-def _less(exponent: Term) -> Term | float:
-    """One less."""
-    view = exponent.view
-    return exponent - 1.0 if view.space != WHOLE else float(view.value.number) - 1
 
 
 def _extreme(b: Backward, v: Value, g: View) -> Cotangents:
@@ -297,68 +304,64 @@ def _standardise(b: Backward, v: Value, g: View) -> Cotangents:
     yield x, (rest * Term(b.to, scale)).view
 
 
-NEG = Operation("neg", BY_NUMBER, _formulas(lambda g, x, y: -g), LITTLE_OF_EDGES)
-ABS = Operation("abs", BY_NUMBER, _formulas(lambda g, x, y: g * x.do(SIGN)))
-SIGN: Operation = Operation("sign", BY_NUMBER)
-EXP = Operation("exp", BY_NUMBER, _formulas(lambda g, x, y: g * y))
-EXPM1 = Operation("expm1", BY_NUMBER, _formulas(lambda g, x, y: g * (y + 1.0)))
-LOG = Operation("log", BY_NUMBER, _formulas(lambda g, x, y: g / x))
-LOG1P = Operation("log1p", BY_NUMBER, _formulas(lambda g, x, y: g / (x + 1.0)))
-SQRT = Operation("sqrt", BY_NUMBER, _formulas(lambda g, x, y: g / (y * 2.0)))
-RSQRT = Operation("rsqrt", BY_NUMBER, _formulas(lambda g, x, y: g * -0.5 * (y * (y * y))))
-RECIPROCAL = Operation("reciprocal", BY_NUMBER, _formulas(lambda g, x, y: -(g * (y * y))))
-SIGMOID = Operation("sigmoid", BY_NUMBER, _formulas(lambda g, x, y: g.do(SIGMOID_GRAD, y)))
-TANH = Operation("tanh", BY_NUMBER, _formulas(lambda g, x, y: g.do(TANH_GRAD, y)))
-RELU = Operation("relu", BY_NUMBER, _formulas(_relu), LITTLE_OF_EDGES)
-SIN = Operation("sin", BY_NUMBER, _formulas(lambda g, x, y: g * x.do(COS)))
-COS: Operation = Operation("cos", BY_NUMBER, _formulas(lambda g, x, y: -(g * x.do(SIN))))
-ERF = Operation("erf", BY_NUMBER, _formulas(lambda g, x, y: g * ((-(x * x)).do(EXP) * _ERF)))
+_of_edges = partial(_by_number, cost=LITTLE_OF_EDGES)
 
-ADD = Operation(
-    "add", BY_NUMBER, _formulas(lambda g, x, y, z: g, lambda g, x, y, z: g), LITTLE_OF_EDGES
+NEG = _of_edges("neg", "-{x}", lambda g, x, y: -g)
+ABS = _by_number("abs", "tl.abs({x})", lambda g, x, y: g * x.do(SIGN))
+SIGN: Operation = _by_number(
+    "sign", "tl.where({x} > 0, {one}, {zero}) - tl.where({x} < 0, {one}, {zero})"
 )
-SUB = Operation(
-    "sub", BY_NUMBER, _formulas(lambda g, x, y, z: g, lambda g, x, y, z: -g), LITTLE_OF_EDGES
+EXP = _by_number("exp", "tl.exp({x})", lambda g, x, y: g * y)
+EXPM1 = _by_number("expm1", "_expm1({x})", lambda g, x, y: g * (y + 1.0))
+LOG = _by_number("log", "tl.log({x})", lambda g, x, y: g / x)
+LOG1P = _by_number("log1p", "_log1p({x})", lambda g, x, y: g / (x + 1.0))
+SQRT = _by_number("sqrt", "tl.sqrt({x})", lambda g, x, y: g / (y * 2.0))
+RSQRT = _by_number("rsqrt", "{one} / tl.sqrt({x})", lambda g, x, y: g * -0.5 * (y * (y * y)))
+RECIPROCAL = _by_number("reciprocal", "{one} / {x}", lambda g, x, y: -(g * (y * y)))
+SIGMOID = _by_number(
+    "sigmoid", "{one} / ({one} + tl.exp(-{x}))", lambda g, x, y: g.do(SIGMOID_GRAD, y)
 )
-MUL = Operation(
-    "mul",
-    BY_NUMBER,
-    _formulas(lambda g, x, y, z: g * y, lambda g, x, y, z: g * x),
-    LITTLE_OF_EDGES,
-    neutral=1.0,
+TANH = _by_number("tanh", "_tanh({x})", lambda g, x, y: g.do(TANH_GRAD, y))
+RELU = _of_edges("relu", "tl.where({x} < 0, {zero}, {x})", _relu)
+SIN = _by_number("sin", "tl.sin({x})", lambda g, x, y: g * x.do(COS))
+COS: Operation = _by_number("cos", "tl.cos({x})", lambda g, x, y: -(g * x.do(SIN)))
+ERF = _by_number("erf", "tl.erf({x})", lambda g, x, y: g * ((-(x * x)).do(EXP) * _ERF))
+
+ADD = _of_edges("add", "{x} + {y}", lambda g, x, y, z: g, lambda g, x, y, z: g)
+SUB = _of_edges("sub", "{x} - {y}", lambda g, x, y, z: g, lambda g, x, y, z: -g)
+MUL = _of_edges("mul", "{x} * {y}", lambda g, x, y, z: g * y, lambda g, x, y, z: g * x, neutral=1.0)
+DIV = _by_number("div", "{x} / {y}", rule=_div)
+POW = _by_number("pow", rule=_pow)
+_EXTREME = "tl.{name}({{x}}, {{y}}, propagate_nan=tl.PropagateNan.ALL)"
+MAXIMUM, MINIMUM = (
+    _by_number(name, _EXTREME.format(name=name), rule=_extreme) for name in ("maximum", "minimum")
 )
-DIV = Operation("div", BY_NUMBER, _div)
-POW = Operation("pow", BY_NUMBER, _pow)
-MAXIMUM = Operation("maximum", BY_NUMBER, _extreme)
-MINIMUM = Operation("minimum", BY_NUMBER, _extreme)
-EQ, NE, LT, LE, GT, GE, LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT = (
-    Operation(name, BY_NUMBER, is_truth=True)
-    for name in (
-        *("eq", "ne", "lt", "le", "gt", "ge"),
-        *("logical_and", "logical_or", "logical_not"),
+EQ, NE, LT, LE, GT, GE = (
+    _by_number(name, f"{{x}} {sign} {{y}}", is_truth=True)
+    for name, sign in zip(
+        ("eq", "ne", "lt", "le", "gt", "ge"), ("==", "!=", "<", "<=", ">", ">="), strict=True
     )
 )
-WHERE: Operation = Operation(
+LOGICAL_AND = _by_number("logical_and", "({x} != 0) & ({y} != 0)", is_truth=True)
+LOGICAL_OR = _by_number("logical_or", "({x} != 0) | ({y} != 0)", is_truth=True)
+LOGICAL_NOT = _by_number("logical_not", "{x} == 0", is_truth=True)
+WHERE: Operation = _by_number(
     "where",
-    BY_NUMBER,
-    _formulas(
-        None,
-        lambda g, condition, x, y, z: where(condition, g, 0.0),
-        lambda g, condition, x, y, z: condition.do(WHERE, 0.0, g),
-    ),
+    "tl.where({x} != 0, {y}, {z})",
+    None,
+    lambda g, condition, x, y, z: where(condition, g, 0.0),
+    lambda g, condition, x, y, z: condition.do(WHERE, 0.0, g),
 )
 #: x * y + z.
-FMA = Operation(
+FMA = _by_number(
     "fma",
-    BY_NUMBER,
-    _formulas(
-        lambda g, x, y, z, sum_: g * y,
-        lambda g, x, y, z, sum_: g * x,
-        lambda g, x, y, z, sum_: g,
-    ),
+    "{x} * {y} + {z}",
+    lambda g, x, y, z, sum_: g * y,
+    lambda g, x, y, z, sum_: g * x,
+    lambda g, x, y, z, sum_: g,
 )
 #: (x - mean) * scale, over a group.
-STANDARDISE = Operation("standardise", BY_NUMBER, _standardise, LITTLE)
+STANDARDISE = _by_number("standardise", "({x} - {y}) * {z}", rule=_standardise, cost=LITTLE)
 #: The same numbers, without a derivative.
 DETACH = Operation("detach", BY_NUMBER, native="copy")
 #: One number everywhere.
@@ -366,9 +369,9 @@ FILL = Operation("fill", BY_NUMBER, cost=NOTHING, native="copy")
 
 # What backward alone computes.
 
-SIGMOID_GRAD: Operation = Operation("sigmoid_grad", BY_NUMBER)
-TANH_GRAD: Operation = Operation("tanh_grad", BY_NUMBER)
-RELU_GRAD: Operation = Operation("relu_grad", BY_NUMBER)
+SIGMOID_GRAD: Operation = _by_number("sigmoid_grad", "{x} * ({y} * ({one} - {y}))")
+TANH_GRAD: Operation = _by_number("tanh_grad", "{x} * ({one} - {y} * {y})")
+RELU_GRAD: Operation = _by_number("relu_grad", "tl.where({y} <= 0, {zero}, {x})")
 #: The cotangent of a state: what the readers of its row have left, and the upstream gradient.
 PULL = Operation("pull", ON_ROWS)
 #: The sum of the cotangents of the views of a value, each at its place.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -53,9 +55,7 @@ class RowCount(torch.SymInt):
         raise self._refuse(use)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (int, float)):
-            return not self._holds(lambda least: least > other, f"compares it with {other}")
-        return isinstance(other, RowCount) and self._is_same(other)
+        return isinstance(other, (int, float, RowCount)) and not self > other
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -67,19 +67,17 @@ class RowCount(torch.SymInt):
         return not self > other
 
     def __ge__(self, other: object) -> bool:
-        if isinstance(other, (int, float)):
-            return self._holds(lambda least: least >= other, f"compares it with {other}")
-        return self._is_same(other)
+        return self._exceeds(other, operator.ge)
 
     def __gt__(self, other: object) -> bool:
-        if isinstance(other, (int, float)):
-            return self._holds(lambda least: least > other, f"compares it with {other}")
-        return not self._is_same(other)
+        return self._exceeds(other, operator.gt)
 
-    def _is_same(self, other: object) -> bool:
-        """True if both are the same number in every group; other pairs are refused."""
+    def _exceeds(self, other: object, is_so: Callable[[int, Any], bool]) -> bool:
+        """Compares it with a number, or with the same number of every group."""
+        if isinstance(other, (int, float)):
+            return self._holds(lambda least: is_so(least, other), f"compares it with {other}")
         if isinstance(other, RowCount) and other.value == self.value:
-            return True
+            return is_so(self.value, other.value)
         raise self._refuse(f"compares it with {_kind(other)}")
 
     def __bool__(self) -> bool:
@@ -124,23 +122,12 @@ class RowCount(torch.SymInt):
         raise self._refuse("reads it as a number")
 
 
-for _name in (
-    *("index", "int", "float", "complex", "trunc", "floor", "ceil", "round", "abs", "neg", "pos"),
-    *(
-        "truediv",
-        "rtruediv",
-        "rfloordiv",
-        "rsub",
-        "mod",
-        "rmod",
-        "divmod",
-        "rdivmod",
-        "pow",
-        "rpow",
-    ),
-    *("lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor"),
-    *("invert", "str", "format", "reduce_ex"),
-):
+_REFUSED = """
+index int float complex trunc floor ceil round abs neg pos invert truediv rtruediv rfloordiv rsub
+mod rmod divmod rdivmod pow rpow lshift rlshift rshift rrshift and rand or ror xor rxor str format
+reduce_ex
+"""
+for _name in _REFUSED.split():
     setattr(RowCount, f"__{_name}__", RowCount.refuse_number)
 
 
@@ -153,10 +140,7 @@ class RowShape(tuple[Any, ...]):
 
     def numel(self) -> Any:
         """The product of the sizes, as `torch.Size` has it."""
-        product: Any = 1
-        for size in self:
-            product = size * product
-        return product
+        return functools.reduce(lambda product, size: size * product, self, 1)
 
 
 def without_counts(value: Any) -> Any:
@@ -164,11 +148,10 @@ def without_counts(value: Any) -> Any:
     if isinstance(value, RowCount):
         return value.value
     if isinstance(value, slice):
-        parts = [without_counts(part) for part in (value.start, value.stop, value.step)]
-        return slice(*parts)
+        return slice(*map(without_counts, (value.start, value.stop, value.step)))
     if type(value) in (tuple, list, RowShape):
-        plain = [without_counts(part) for part in value]
-        if any(one is not other for one, other in zip(plain, value, strict=True)):
+        plain = [*map(without_counts, value)]
+        if any(map(operator.is_not, plain, value)):
             return plain if type(value) is list else tuple(plain)
     return value
 

@@ -48,6 +48,7 @@ class Operation:
         rule: the cotangents of its inputs, see `operations`; None if it has none.
         cost: of computing it again, such as `MUCH`.
         native: the name of the function of native code, if that has another.
+        triton: the same of `x`, `y` and `z` in Triton; empty where torch computes it.
         source: of what a cell is given, the kind of the buffer where it lies and the space there.
         fetched: of rows that lie elsewhere, the kind of their buffer and the array of integers that
             names them.
@@ -61,6 +62,7 @@ class Operation:
     rule: Callable[..., Iterable[tuple[View, View]]] | None = None
     cost: int = MUCH
     native: str = ""
+    triton: str = ""
     source: tuple[str, int] | None = None
     fetched: tuple[str, str] | None = None
     gradient: tuple[str, int] | None = None
@@ -94,7 +96,7 @@ class Value:
         shape: of one row.
         inputs: what it is computed from.
         name: of a source, the field, column or part of x that it is; of a group, its own.
-        number: of a constant, which; of a filled value, what with; of rows side by side, the
+        number: of a constant that is a number of the code, that; of rows side by side, the
             dimension in which they are; of sums of cotangents, the views where these go.
     """
 
@@ -109,6 +111,11 @@ class Value:
     def size(self) -> int:
         """The number of numbers of a row."""
         return math.prod(self.shape)
+
+    @property
+    def literal(self) -> float | None:
+        """The number of the code that it is, if it is one."""
+        return self.number if self.operation is CONSTANT else None
 
     @property
     def view(self) -> View:
