@@ -19,7 +19,7 @@ from torch.nn.modules.module import (
 
 from graphfold import _torch
 from graphfold._torch import NotInTorch
-from graphfold.batching.compiler.trace import Signature, Sizes, _trace
+from graphfold.batching.compiler.trace import Signature, Sizes, trace
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.blocks.inference.infer import MOST_NUMBERS, infer_output_type
 from graphfold.blocks.inference.types import TensorType
@@ -170,7 +170,7 @@ def test_without_names_there_is_no_trace():
         _torch.fake_tensors()
     signature = Signature(torch.float32, None, (), (), (), (), (), False)
     with pytest.raises(Untraceable, match="NotInTorch: .*no tensors without numbers"):
-        _trace(TreeRNNCell(0, 2), signature, Sizes(2, 3))
+        trace(TreeRNNCell(0, 2), signature, Sizes(2, 3))
 
 
 def types_of(width: int) -> tuple[TensorType, TensorType]:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from typing import Any, ClassVar
 
 import torch
@@ -155,26 +156,24 @@ class FusedKernel:
     @property
     def source(self) -> str:
         """The function in Python."""
+        body = ""
+        for number, (count, lines) in reversed([*enumerate(self._stages)]):
+            setup = ["at = block * BLOCK + tl.arange(0, BLOCK)", f"mask = at < count{number}"]
+            rest = f"else:\n    block -= blocks{number}\n{indent(body, '    ')}" if body else ""
+            body = (
+                f"count{number} = {count}\n"
+                f"blocks{number} = (count{number} + BLOCK - 1) // BLOCK\n"
+                f"if block < blocks{number}:\n"
+                + "".join(f"    {line}\n" for line in (*setup, *lines))
+                + rest
+            )
         names = [f"in{n}" for n in range(len(self.reads))]
         names += [f"out{n}" for n in range(len(self.stores))]
-        head = f"def kernel(num_nodes, num_edges, {', '.join(names)}, BLOCK: tl.constexpr):"
-        body = ["block = tl.program_id(0).to(tl.int64)"]
-        for depth, (count, lines) in enumerate(self._stages):
-            pad = "    " * depth
-            own = [
-                f"count{depth} = {count}",
-                f"blocks{depth} = (count{depth} + BLOCK - 1) // BLOCK",
-            ]
-            body += [pad + line for line in own]
-            body.append(f"{pad}if block < blocks{depth}:")
-            setup = ["at = block * BLOCK + tl.arange(0, BLOCK)", f"mask = at < count{depth}"]
-            body += [f"{pad}    {line}" for line in (*setup, *lines)]
-            if depth + 1 < len(self._stages):
-                body += [f"{pad}else:", f"{pad}    block -= blocks{depth}"]
         # One kernel for all groups, wherever their rows begin.
         options = f"do_not_specialize={['num_nodes', 'num_edges', *names]}"
-        text = "\n".join(f"    {line}" for line in body)
-        return f"{_HEAD}@triton.jit({options})\n{head}\n{text}\n"
+        head = f"def kernel(num_nodes, num_edges, {', '.join(names)}, BLOCK: tl.constexpr):"
+        body = f"block = tl.program_id(0).to(tl.int64)\n{body}"
+        return f"{_HEAD}@triton.jit({options})\n{head}\n{indent(body, '    ')}"
 
     # Expressions. `at` names the places of the numbers that are wanted, `mask` where they are.
 
@@ -220,7 +219,7 @@ class FusedKernel:
             return self._gathered(value, at, mask)
         if operation in self._special:
             return self._special[operation](value, at, mask)
-        operands = [self._operand(view, value, at, mask) for view in value.inputs]
+        operands = [self._operand(view, value.size, at, mask) for view in value.inputs]
         if not operation.triton:  # the same numbers
             return operands[0]
         operands = [self._as_number(operand) for operand in operands]
@@ -228,15 +227,19 @@ class FusedKernel:
         constants = {"one": self._constant(1.0), "zero": self._constant(0.0)}
         return self._let(operation.triton.format(**named, **constants))
 
-    def _operand(self, view: View, value: Value, at: str, mask: str) -> str:
-        """The numbers of a view, lined up with the value that reads it."""
-        return self._value(view.value, self._place(view, value.size, at), mask)
+    def _operand(self, view: View, size: int, at: str, mask: str) -> str:
+        """The numbers of a view, lined up with a value of so many numbers that reads it."""
+        return self._value(view.value, self._place(view, size, at), mask)
+
+    def _numbers(self, view: View, at: str, mask: str) -> str:
+        """The numbers of a view at its own places, none of them truth values."""
+        return self._as_number(self._operand(view, math.prod(view.shape), at, mask))
 
     def _place(self, view: View, size: int, at: str) -> str:
         """The places in its value of the numbers of a view."""
         if view.is_contiguous and view.offset == 0 and view.row == size == math.prod(view.shape):
             return at
-        row, column = self._row(at, size), self._column(at, size)
+        row, column = self._row_and_column(at, size)
         terms = [f"{row} * {view.row}"] if view.row else []
         terms += [str(view.offset)] if view.offset else []
         terms += self._steps(view, column)
@@ -252,11 +255,8 @@ class FusedKernel:
                 terms.append(f"({column} // {below} % {size}) * {step}")
         return terms
 
-    def _row(self, at: str, size: int) -> str:
-        return self._let(f"{at} // {size}")
-
-    def _column(self, at: str, size: int) -> str:
-        return self._let(f"{at} % {size}")
+    def _row_and_column(self, at: str, size: int) -> tuple[str, str]:
+        return self._let(f"{at} // {size}"), self._let(f"{at} % {size}")
 
     def _gathered(self, value: Value, at: str, mask: str) -> str:
         place = self._in_rows((value, INDEX), value.size, at, mask)
@@ -265,7 +265,7 @@ class FusedKernel:
     def _pulled(self, value: Value, at: str, mask: str) -> str:
         """The sum of what the readers of each row have left, and of the upstream gradient."""
         named = {part: self._argument((value, part)) for part in Few._fields}
-        row, column = self._row(at, value.size), self._column(at, value.size)
+        row, column = self._row_and_column(at, value.size)
         there = self._let(f"{mask} & ({named['most']} > 0)")
         begin = self._load((value, "ptr"), row, there, "tl.int64")
         end = self._load((value, "ptr"), f"{row} + 1", there, "tl.int64")
@@ -286,12 +286,13 @@ class FusedKernel:
     def _expanded(self, value: Value, at: str, mask: str) -> str:
         """Of each edge, the row of its node."""
         of_node = self._in_rows(PARENT, value.size, at, mask)
-        return self._operand(value.inputs[0], value, of_node, mask)
+        return self._operand(value.inputs[0], value.size, of_node, mask)
 
     def _in_rows(self, index: Any, size: int, at: str, mask: str) -> str:
         """The columns of a view in the rows that an index names."""
-        row = self._load(index, self._row(at, size), mask, "tl.int64")
-        return self._let(f"{row} * {size} + {self._column(at, size)}")
+        row = self._load(index, self._let(f"{at} // {size}"), mask, "tl.int64")
+        column = self._let(f"{at} % {size}")
+        return self._let(f"{row} * {size} + {column}")
 
     def _reduced(self, value: Value, at: str, mask: str) -> str:
         """The sum, or maximum, along the dimensions that have become one."""
@@ -302,7 +303,7 @@ class FusedKernel:
         names = []
         for offsets in itertools.product(*gone):
             part = view.arranged(value.shape, kept, view.offset + sum(offsets))
-            names.append(self._as_number(self._operand(part, value, at, mask)))
+            names.append(self._as_number(self._operand(part, value.size, at, mask)))
         found, *rest = names
         joined = op.ADD if value.operation is op.REDUCE_SUM else op.MAXIMUM
         for name in rest:
@@ -313,36 +314,32 @@ class FusedKernel:
         """Parts side by side along a dimension."""
         dim: int = value.number
         below = math.prod(value.shape[dim + 1 :])
-        width, row = value.shape[dim], self._row(at, value.size)
-        column = self._column(at, value.size)
-        before, there = (
-            self._let(f"{column} // {below * width}"),
-            self._let(f"{column} // {below} % {width}"),
-        )
-        found, start = "", 0
+        row, column = self._row_and_column(at, value.size)
+        width, found, start = value.shape[dim], "", 0
+        before = self._let(f"{column} // {below * width}")
+        there = self._let(f"{column} // {below} % {width}")
         for view in value.inputs:
             size = view.shape[dim]
             own = self._let(f"{mask} & ({there} >= {start}) & ({there} < {start + size})")
             dims = f"({before} * {size} + {there} - {start}) * {below} + {column} % {below}"
             inner = self._let(f"{row} * {math.prod(view.shape)} + {dims}")
-            number = self._as_number(self._operand(view, _like(view), inner, own))
+            number = self._numbers(view, inner, own)
             found = number if not found else self._let(f"tl.where({own}, {number}, {found})")
             start += size
         return found
 
     def _assembled(self, value: Value, at: str, mask: str) -> str:
         """The sum of the gradients of columns, each where its columns are."""
-        row, column = self._row(at, value.size), self._column(at, value.size)
+        row, column = self._row_and_column(at, value.size)
         found = self._constant(0.0)
         for region, grad in zip(value.number, value.inputs, strict=True):
             start, size = region.offset, math.prod(region.shape)
             if (start, size) == (0, value.size):
-                number = self._as_number(self._operand(grad, _like(grad), at, mask))
-                found = self._let(f"{found} + {number}")
+                found = self._let(f"{found} + {self._numbers(grad, at, mask)}")
                 continue
             own = self._let(f"{mask} & ({column} >= {start}) & ({column} < {start + size})")
             inner = self._let(f"{row} * {size} + {column} - {start}")
-            number = self._as_number(self._operand(grad, _like(grad), inner, own))
+            number = self._numbers(grad, inner, own)
             found = self._let(f"{found} + tl.where({own}, {number}, {self._constant(0.0)})")
         return found
 
@@ -352,11 +349,6 @@ _COUNTS = {
     NODES: "num_nodes.to(tl.int64) * {size}",
     EDGES: "num_edges.to(tl.int64) * {size}",
 }
-
-
-def _like(view: View) -> Value:
-    """The value that a view of the same shape and order covers."""
-    return Value(COPY, view.space, view.shape)
 
 
 @cache
@@ -400,9 +392,8 @@ class Launcher:
     def run(self, num_nodes: int, num_edges: int, *tensors: Any) -> None:
         """Computes a group from what `FusedKernel.reads` lists, into the tensors to be stored."""
         counts = {NODES: num_nodes, EDGES: num_edges}
-        blocks = 0
-        for space, size in self._sizes:
-            blocks += (counts.get(space, 1) * size + BLOCK - 1) // BLOCK
+        numbers = [counts.get(space, 1) * size for space, size in self._sizes]
+        blocks = sum((number + BLOCK - 1) // BLOCK for number in numbers)
         if not blocks:
             return
         reads = [

@@ -128,15 +128,10 @@ class NativeProgram:
 def write_program(
     dtype: torch.dtype, values: Sequence[Value], places: Mapping[Value, Place]
 ) -> NativeProgram:
-    """The program that computes some values.
+    """The program that computes some values; see `Backend.write_program`.
 
     What is no result lies in scratch memory of a block, in a place that later values may take
     again; results lie in buffers of the pass.
-
-    Args:
-        dtype: of all numbers.
-        values: what to compute, in order.
-        places: values that lie in buffers of the pass: computed here, or given.
 
     Raises:
         Unwritable: if they take more buffers or dimensions than there are.

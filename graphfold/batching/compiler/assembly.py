@@ -130,7 +130,10 @@ class _Assembly:
                 kind, space = operation.gradient
                 self._put(view, (kind, name), space)
         self._keep_weights()
-        products = [self._product(number) for number in range(len(gradients.products))]
+        products = [
+            self._product(number, value, grad)
+            for number, (value, grad) in enumerate(gradients.products.items())
+        ]
         own = self._wanted(self._backward, self._places)
         own = placed_before_readers(self._keep(own), own)
         forward = self._wanted(self._forward, self._forward_places)
@@ -183,12 +186,16 @@ class _Assembly:
             view = _copied(view, self._backward)
         self._place(view.value, key, space, math.prod(view.shape))
 
-    def _product(self, number: int) -> WeightGradient:
-        product = self._gradients.products[number]
-        bias = None if product.bias is None else int(product.bias.name)
-        x = self._rows(product.x, ("kept", f"x{number}"))
-        grad = self._rows(product.grad, ("kept", f"grad{number}"))
-        return WeightGradient(int(product.weight.name), bias, x, grad, product.is_transposed)
+    def _product(self, number: int, value: Value, grad: View) -> WeightGradient:
+        x, *constants = value.inputs
+        weight, *biases = (int(view.value.name) for view in constants)
+        return WeightGradient(
+            weight,
+            next((bias for bias in biases if bias in self._lowered.learned), None),
+            self._rows(x, ("kept", f"x{number}")),
+            self._rows(grad, ("kept", f"grad{number}")),
+            value.operation is op.MULTIPLY_TRANSPOSED,
+        )
 
     def _rows(self, view: View, key: Key) -> Rows:
         """The place of a factor's rows; they are copied unless they lie one after the other."""

@@ -24,20 +24,6 @@ from graphfold.batching.compiler.values import (
 )
 
 
-@dataclass(frozen=True)
-class Product:
-    """The gradient of a weight [k, m]: x.T @ grad, over all rows of the pass at once.
-
-    If the weight is transposed, [m, k], then so is its gradient.
-    """
-
-    weight: Value
-    bias: Value | None
-    x: View
-    grad: View
-    is_transposed: bool
-
-
 @dataclass
 class Gradients:
     """The computation of backward.
@@ -46,12 +32,14 @@ class Gradients:
         values: in the order in which they are computed; the gradients of tables, and of constants
             that are no weights, are added up there.
         sources: (operation, name) of what else the cell reads -> its gradient.
-        products: the gradients of weights.
+        products: products whose weight gets a gradient -> the cotangent of the product. The
+            gradient of a weight [k, m] is x.T @ cotangent, over all rows of the pass at once; if
+            the weight is transposed, [m, k], then so is its gradient.
     """
 
     values: list[Value]
     sources: dict[tuple[Operation, str], View] = field(default_factory=dict)
-    products: list[Product] = field(default_factory=list)
+    products: dict[Value, View] = field(default_factory=dict)
 
 
 def differentiate(
@@ -155,14 +143,10 @@ class _Backward:
     # What follows is called by rules, see `operations.Backward`.
 
     def product(self, value: Value, grad: View) -> None:
-        x, weight, *bias = value.inputs
-        wants_bias = bool(bias) and self.wants(bias[0])
+        _, weight, *bias = value.inputs
         if self.wants(weight):
-            own = bias[0].value if wants_bias else None
-            is_transposed = value.operation is op.MULTIPLY_TRANSPOSED
-            found = Product(weight.value, own, x, self.to.contiguous(grad), is_transposed)
-            self._found.products.append(found)
-        elif wants_bias:
+            self._found.products[value] = self.to.contiguous(grad)
+        elif bias:
             self._add(bias[0], grad)
 
     def rows(self, view: View, like: Value) -> View:

@@ -34,15 +34,9 @@ aten = torch.ops.aten
 _HANDLES = (aten.clone, aten.lift_fresh_copy, aten._to_copy)
 #: Where values are filled with one number: the number, or the name of its argument.
 _FILLS: Mapping[Any, float | str] = {
-    aten.zeros_like: 0,
-    aten.ones_like: 1,
-    aten.full_like: "fill_value",
-    aten.zeros: 0,
-    aten.ones: 1,
-    aten.full: "fill_value",
-    aten.new_zeros: 0,
-    aten.new_ones: 1,
-    aten.new_full: "fill_value",
+    getattr(aten, form.format(name)): number
+    for name, number in (("zeros", 0), ("ones", 1), ("full", "fill_value"))
+    for form in ("{}", "{}_like", "new_{}")
 }
 
 #: How a cell reads what an argument of its graph stands for -> the value that it is.
@@ -53,10 +47,7 @@ _ARGUMENTS: Mapping[str, tuple[Operation, str]] = {
     "rows": (op.GATHER, EDGES),
     "sum": (op.GATHER_SUM, NODES),
     "count": (op.COUNT_EDGES, NODES),
-    "child_count": (op.INTEGER, EDGES),
-    "is_self": (op.INTEGER, EDGES),
-    "position": (op.INTEGER, EDGES),
-    "relation": (op.INTEGER, EDGES),
+    **dict.fromkeys(("child_count", "is_self", "position", "relation"), (op.INTEGER, EDGES)),
 }
 
 

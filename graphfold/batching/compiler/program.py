@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 
 class WeightGradient(NamedTuple):
-    """The gradient of a weight, see `derivatives.Product`, and of a bias: numbers of constants."""
+    """The gradient of a weight, see `Gradients.products`, and of a bias: numbers of constants."""
 
     weight: int
     bias: int | None

@@ -163,20 +163,17 @@ class Trace:
             raise Keeping(reason, list(map(weakref.ref, kept)))
 
 
-def trace(cell: Cell, signature: Signature) -> Trace:
+def trace(cell: Cell, signature: Signature, sizes: Sizes = SIZES) -> Trace:
     """The graph of a cell.
 
     Args:
         cell: the cell.
         signature: what it may read.
+        sizes: the number of nodes and edges that stand for all others.
 
     Raises:
         Untraceable: if its code depends on numbers in tensors or on how many nodes there are.
     """
-    return _trace(cell, signature, SIZES)
-
-
-def _trace(cell: Cell, signature: Signature, sizes: Sizes) -> Trace:
     with _as_untraceable():
         mode = fake_tensors()
     with mode, torch.enable_grad():
@@ -252,28 +249,29 @@ def _arguments(
     signature: Signature, sizes: Sizes
 ) -> dict[tuple[str, str], tuple[tuple[int, ...], torch.dtype]]:
     """All that a cell may read: (how, name) -> shape and dtype."""
-    nodes, edges = sizes.nodes, signature.count_edges(sizes)
-    found: dict[tuple[str, str], tuple[tuple[int, ...], torch.dtype]] = {}
-    for name, shape, dtype, _ in signature.x:
-        found["x", name] = (nodes, *shape), dtype
-    for name, shape, dtype, _ in signature.edge:
-        found["edge", name] = (edges, *shape), dtype
-    for name, shape, dtype, _ in signature.shared:
-        found["shared", name] = shape, dtype
-    for name, width in signature.fields:
-        found["rows", name] = (edges, width), signature.dtype
-        found["sum", name] = (nodes, width), signature.dtype
+    nodes, edges, real = sizes.nodes, signature.count_edges(sizes), signature.dtype
     widths = dict(signature.fields)
-    previous = widths if signature.in_rounds else dict(signature.given)
-    for name in previous:
-        if name in signature.readable.previous:
-            found["previous", name] = (nodes, widths[name]), signature.dtype
-    found["count", ""] = (nodes,), torch.int64
-    found["ptr", ""] = (nodes + 1,), torch.int64
+    before = widths if signature.in_rounds else dict(signature.given)
     of_several = ["relation"] if len(signature.relations) > 1 else []
-    for name in ("parent", "child_count", "is_self", "position", *of_several):
-        found[name, ""] = (edges,), torch.int64
-    return found
+    integers = "parent", "child_count", "is_self", "position", *of_several
+    return {
+        **{("x", name): ((nodes, *shape), dtype) for name, shape, dtype, _ in signature.x},
+        **{("edge", name): ((edges, *shape), dtype) for name, shape, dtype, _ in signature.edge},
+        **{("shared", name): (shape, dtype) for name, shape, dtype, _ in signature.shared},
+        **{
+            (how, name): ((count, width), real)
+            for name, width in widths.items()
+            for how, count in (("rows", edges), ("sum", nodes))
+        },
+        **{
+            ("previous", name): ((nodes, widths[name]), real)
+            for name in before
+            if name in signature.readable.previous
+        },
+        ("count", ""): ((nodes,), torch.int64),
+        ("ptr", ""): ((nodes + 1,), torch.int64),
+        **{(name, ""): ((edges,), torch.int64) for name in integers},
+    }
 
 
 def _check(cell: Cell, state: Mapping[str, Tensor], sizes: Sizes) -> None:

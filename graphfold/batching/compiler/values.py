@@ -324,14 +324,8 @@ class ValueBuilder:
         if self.arity is None or view.space == WHOLE:
             raise Untraceable("it joins rows of nodes with rows of edges")
         if space == NODES:
-            return View(
-                view.value,
-                NODES,
-                (self.arity, *view.shape),
-                (view.row, *view.steps),
-                view.offset,
-                self.arity * view.row,
-            )
+            shape, steps = (self.arity, *view.shape), (view.row, *view.steps)
+            return View(view.value, NODES, shape, steps, view.offset, self.arity * view.row)
         if view.shape[:1] != (self.arity,):
             raise Untraceable("it takes rows of nodes for rows of edges")
         if self.arity * view.steps[0] != view.row:
@@ -351,14 +345,11 @@ def _common_shape(rows: Sequence[View], whole: Sequence[View]) -> tuple[int, ...
             own = own[1:]
         if len(own) > num_dims:
             raise Untraceable("it stretches a tensor to fewer dimensions")
-        shapes.append((1,) * (num_dims - len(own)) + own)
-    sizes = []
-    for dim in zip(*shapes, strict=True):
-        found = {size for size in dim if size != 1}
-        if len(found) > 1:
-            raise Untraceable("it joins tensors of different shapes")
-        sizes.append(found.pop() if found else 1)
-    return tuple(sizes)
+        shapes.append(own)
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Untraceable("it joins tensors of different shapes") from None
 
 
 def needed_values(values: Sequence[Value], wanted: Iterable[Value]) -> list[Value]:
