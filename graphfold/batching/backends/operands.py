@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from graphfold.batching.backends.fusion import Fused
-from graphfold.batching.backends.scratch import Scratch
+from graphfold.batching.backends.scratch import Fused, Scratch
 from graphfold.batching.compiler.program import (
     ONE,
     PER_THREAD,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphfold.batching.backends.fusion import Fused, fuse, product_of
 from graphfold.batching.backends.operands import OPERAND_SIZE, Operand, Operands
-from graphfold.batching.backends.scratch import Scratch, allocate
+from graphfold.batching.backends.scratch import Fused, Scratch, allocate, fuse, product_of
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.backend import PULLED
+from graphfold.batching.compiler.order import known_in, stages_of
 from graphfold.batching.compiler.program import (
     ALL_EDGES,
     ROWS,
@@ -27,7 +27,6 @@ from graphfold.batching.compiler.program import (
     Key,
     Place,
 )
-from graphfold.batching.compiler.stages import known_in, stages_of
 from graphfold.batching.compiler.values import (
     CONSTANT,
     COPIED,

@@ -13,6 +13,12 @@ from graphfold.batching.compiler.backend import Backend
 from graphfold.batching.compiler.compiled_cell import CompiledCell
 from graphfold.batching.compiler.derivatives import Gradients, differentiate
 from graphfold.batching.compiler.lowering import Lowered, lower
+from graphfold.batching.compiler.order import (
+    costs_nothing,
+    is_cheap,
+    lasting,
+    placed_before_readers,
+)
 from graphfold.batching.compiler.program import (
     ALL_EDGES,
     ONE,
@@ -24,8 +30,6 @@ from graphfold.batching.compiler.program import (
     Rows,
     WeightGradient,
 )
-from graphfold.batching.compiler.recomputation import costs_nothing, is_cheap, placed_before_readers
-from graphfold.batching.compiler.stages import lasting
 from graphfold.batching.compiler.trace import Signature, trace
 from graphfold.batching.compiler.values import (
     CONSTANT,

@@ -73,7 +73,11 @@ class _Backward:
         self.to = ValueBuilder(arity, "backward")
         self._cotangents: dict[Value, list[tuple[View, View]]] = {}
         self._found = Gradients(self.to.values)
-        self._active = self._find_active()
+        self._active: set[Value] = set()  # through which gradients go
+        for value in values:
+            is_source = value.operation.is_read and needed(value)
+            if is_source or (value.operation.rule and any(map(self.wants, value.inputs))):
+                self._active.add(value)
 
     def run(self) -> Gradients:
         for name, view in self._outputs.items():
@@ -88,24 +92,10 @@ class _Backward:
                 self.to.add(op.LOOK_UP_ADD, EDGES, grad.shape, [grad], value.name)
             elif value.operation.is_read and self._needed(value):
                 self._found.sources[value.operation, value.name] = grad
-            if value.operation.rule is not None:
-                for view, cotangent in value.operation.rule(self, value, grad):
-                    self._add(view, cotangent)
+            rule = value.operation.rule
+            for view, cotangent in () if rule is None else rule(self, value, grad):
+                self._add(view, cotangent)
         return self._found
-
-    def _find_active(self) -> set[Value]:
-        """The values through which gradients go."""
-        active: set[Value] = set()
-        for value in self._forward:
-            has_rule = value.operation.rule is not None
-            if (value.operation.is_read and self._needed(value)) or (
-                has_rule and any(self._is_active(view.value, active) for view in value.inputs)
-            ):
-                active.add(value)
-        return active
-
-    def _is_active(self, value: Value, active: set[Value]) -> bool:
-        return value in active or (value.operation is CONSTANT and self._needed(value))
 
     def _add(self, view: View, cotangent: View) -> None:
         value = view.value
@@ -118,7 +108,8 @@ class _Backward:
             self._cotangents.setdefault(value, []).append((view, cotangent))
 
     def wants(self, view: View) -> bool:
-        return self._is_active(view.value, self._active)
+        value = view.value
+        return value in self._active or (value.operation is CONSTANT and self._needed(value))
 
     def _assembled(self, value: Value) -> View:
         """The cotangent of a value: the sum of the cotangents of its views."""

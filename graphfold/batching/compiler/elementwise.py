@@ -64,12 +64,10 @@ class Composed:
         return x * x
 
     def pow(self, x: AnyTerm, exponent: AnyTerm) -> Term:
+        if isinstance(x, Term) and exponent in (2, 3):
+            return x * x if exponent == 2 else x * x * x
         if isinstance(x, Term) and exponent == 0:
             return where(x.do(op.EQ, x), 1.0, 1.0)
-        if isinstance(x, Term) and exponent == 2:
-            return x * x
-        if isinstance(x, Term) and exponent == 3:
-            return x * x * x
         if exponent in (0.5, -0.5, -1):
             return self._do({0.5: op.SQRT, -0.5: op.RSQRT, -1: op.RECIPROCAL}[exponent], x)
         return self._do(op.POW, x, exponent)
@@ -96,11 +94,10 @@ class Composed:
     def _clamp(
         self, x: Term, limit: AnyTerm, beyond: Operation, reached: Operation, extreme: Operation
     ) -> Term:
-        if not clamp_is_flat_at_limits():
-            return self._limit(x, limit, beyond)
-        if isinstance(limit, Term):  # equal numbers share the derivative
+        is_flat = clamp_is_flat_at_limits()
+        if is_flat and isinstance(limit, Term):  # equal numbers share the derivative
             return x.do(extreme, limit)
-        return self._limit(x, limit, reached)
+        return self._limit(x, limit, reached if is_flat else beyond)
 
     def _limit(self, x: Term, limit: AnyTerm, comparison: Operation) -> Term:
         """The limit, without a slope of x, where the comparison holds or the limit is none."""
@@ -165,9 +162,6 @@ class Composed:
 def elementwise(to: ValueBuilder) -> dict[Any, Callable[..., View]]:
     """Operation of torch -> what writes it down."""
 
-    def same(operation: Operation) -> Callable[..., View]:
-        return lambda *operands: to.apply(operation, *operands)
-
     def composed(method: Callable[..., Term]) -> Callable[..., View]:
         def write(*args: Any, **options: Any) -> View:
             named = {name: term(value) for name, value in options.items()}
@@ -178,9 +172,8 @@ def elementwise(to: ValueBuilder) -> dict[Any, Callable[..., View]]:
     def term(operand: Any) -> Any:
         return Term(to, operand) if isinstance(operand, View) else operand
 
-    several = Composed(to)
-    methods = {name: getattr(several, name) for name in vars(Composed) if not name.startswith("_")}
+    several, names = Composed(to), [name for name in vars(Composed) if not name.startswith("_")]
     return {
-        **{getattr(aten, operation.name): same(operation) for operation in SAME},
-        **{getattr(aten, name): composed(method) for name, method in methods.items()},
+        **{getattr(aten, own.name): functools.partial(to.apply, own) for own in SAME},
+        **{getattr(aten, name): composed(getattr(several, name)) for name in names},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from graphfold.batching.compiler.values import (
     Untraceable,
     Value,
     View,
+    reachable,
 )
 
 aten = torch.ops.aten
@@ -39,6 +40,8 @@ _FILLS: Mapping[Any, float | str] = {
     for form in ("{}", "{}_like", "new_{}")
 }
 
+#: The options of elementwise operations.
+_OPTIONS = ("alpha", "value", "min", "max", "rounding_mode", "approximate")
 #: How a cell reads what an argument of its graph stands for -> the value that it is.
 _ARGUMENTS: Mapping[str, tuple[Operation, str]] = {
     "x": (op.X, NODES),
@@ -109,11 +112,10 @@ class _Lowering:
         """The views that the graph returns."""
         for node in self._trace.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                reason = (
+                raise Untraceable(
                     "it draws random numbers; what is drawn in `before`, such as the masks of "
-                    "dropout, does not depend on the schedule"
+                    f"dropout, does not depend on the schedule ({_described(node)})"
                 )
-                raise Untraceable(f"{reason} ({_described(node)})")
         names = iter(self._trace.arguments)
         for node in self._trace.graph.nodes:
             if node.op == "placeholder":
@@ -138,28 +140,36 @@ class _Lowering:
 
     def finish(self, cell: Cell, outputs: dict[str, View]) -> Lowered:
         """The values, with the code of the constants."""
-        fixed, constants = self._nodes.fixed, self._nodes.constants
+        constants, held = self._nodes.constants, self._trace.constants
         used = _ancestors(constants)
-        tensors = [node for node in fixed if node.op == "get_attr" and node in used]
-        shared = [node for node in fixed if node.op == "placeholder" and node in used]
-        rest = [node for node in fixed if node in used and node.op == "call_function"]
-        learned = {n for n in tensors if self._trace.constants[str(n.target)].requires_grad}
-        learned |= {n for n in shared if self._argument[n] in self._learned_shared}
+        tensors, shared, calls = (
+            [node for node in self._nodes.fixed if node.op == kind and node in used]
+            for kind in ("get_attr", "placeholder", "call_function")
+        )
+        learned = {node for node in tensors if held[str(node.target)].requires_grad}
+        learned |= {node for node in shared if self._argument[node] in self._learned_shared}
+
+        def find(nodes: Iterable[fx.Node]) -> list[TensorOf]:
+            return find_tensors(cell, [held[str(node.target)] for node in nodes])
+
         counters = find_tensors(cell, [counter for counter, _ in self._trace.counted])
         added = [count for _, count in self._trace.counted]
         return Lowered(
             values=self._to.values,
             outputs=outputs,
             constants=list(constants.values()),
-            fixed=_function([*tensors, *shared], rest, constants),
-            tensors=tuple(self._find(cell, tensors)),
+            fixed=_function([*tensors, *shared], calls, constants),
+            tensors=tuple(find(tensors)),
             shared=tuple(self._argument[node] for node in shared),
             learned=frozenset(
                 number
                 for number, node in enumerate(constants)
                 if not learned.isdisjoint(_ancestors([node]))
             ),
-            running=tuple(self._find_running(cell)),
+            running=tuple(
+                RunningStatistics(mean, variance, *find(running), momentum)
+                for mean, variance, running, momentum in self._rows.normalisations
+            ),
             counters=tuple(zip(counters, added, strict=True)),
             assumes_more=self._trace.assumes_more,
         )
@@ -194,31 +204,30 @@ class _Lowering:
             return self._nodes.arranged(node, made.args[0]) if is_read else None
         if made is not node:
             return self._nodes.part(made, node.args[1])  # type: ignore[arg-type]
-        packet, view = self._packet(node), None
+        packet = self._packet(node)
         if packet in _HANDLES:
             return self._handle(node)
         if packet in _FILLS:
             return self._fill(node, _FILLS[packet])
         if packet in self._of_rows:
             return self._of_rows[packet](node)
-        if packet in self._elementwise:
-            view = self._elementwise[packet](*self._operands(node), **self._options(node))
-        if view is None:
+        if packet not in self._elementwise:
             raise Untraceable(f"it calls {node.target}, which native code does not have")
-        return self._nodes.shaped(node, view)
+        operands = [self._nodes.operand(argument, node) for argument in node.args]
+        options = {k: self._nodes.operand(v, node) for k, v in node.kwargs.items() if k in _OPTIONS}
+        return self._nodes.shaped(node, self._elementwise[packet](*operands, **options))
 
     def _packet(self, node: fx.Node) -> Any:
         """The operation, of one that changes its first argument the one that does not."""
         packet = getattr(node.target, "overloadpacket", None)
-        name = getattr(packet, "__name__", "")
         schema = getattr(node.target, "_schema", None)
         if schema is None or not schema.is_mutable:
             return packet
-        changed = node.args[0]
+        name = getattr(packet, "__name__", "")
         plain = getattr(aten, name.removesuffix("_"), None)
         if plain is None or not name.endswith("_"):
             raise Untraceable(f"it calls {node.target}, which changes a tensor in place")
-        self._refuse_seen_change(changed)  # type: ignore[arg-type]
+        self._refuse_seen_change(node.args[0])  # type: ignore[arg-type]
         return plain
 
     def _refuse_seen_change(self, node: fx.Node) -> None:
@@ -228,13 +237,6 @@ class _Lowering:
         if any(_may_share_memory(user) for user in node.users):
             raise Untraceable("it changes a tensor in place of which there are views")
         self._changed.add(node)
-
-    def _operands(self, node: fx.Node) -> list[Any]:
-        return [self._nodes.operand(argument, node) for argument in node.args]
-
-    def _options(self, node: fx.Node) -> dict[str, Any]:
-        names = ("alpha", "value", "min", "max", "rounding_mode", "approximate")
-        return {k: self._nodes.operand(v, node) for k, v in node.kwargs.items() if k in names}
 
     def _output(self, node: Any) -> View:
         if not isinstance(node, fx.Node) or self._nodes.space(node) != NODES:
@@ -260,16 +262,6 @@ class _Lowering:
         filled = self._to.number(float(number)).expanded(shape)
         return self._to.add(op.FILL, space, shape, [filled])
 
-    def _find(self, cell: Cell, nodes: Iterable[fx.Node]) -> list[TensorOf]:
-        """The places where a cell keeps the tensors of some nodes."""
-        return find_tensors(cell, [self._trace.constants[str(node.target)] for node in nodes])
-
-    def _find_running(self, cell: Cell) -> Iterator[RunningStatistics]:
-        """The running statistics of normalisations."""
-        for own_mean, spread, *kept, momentum in self._rows.normalisations:
-            mean, variance = self._find(cell, kept)
-            yield RunningStatistics(own_mean.name, spread.name, mean, variance, momentum)
-
 
 def _function(
     arguments: Iterable[fx.Node], calls: Iterable[fx.Node], results: Iterable[fx.Node]
@@ -294,13 +286,7 @@ def _may_share_memory(node: fx.Node) -> bool:
 
 def _ancestors(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     """The nodes and all that they are computed from."""
-    stack, found = list(nodes), set()
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack += node.all_input_nodes
-    return found
+    return reachable(nodes, lambda node: node.all_input_nodes)
 
 
 def _described(node: fx.Node) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from graphfold.batching.compiler.order import is_cheap
 from graphfold.batching.compiler.program import ALL_EDGES, ROWS, TYPE_ROWS
-from graphfold.batching.compiler.recomputation import is_cheap
 from graphfold.batching.compiler.values import (
     BY_NUMBER,
     COPIED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,61 @@ from torch.fx.node import map_aggregate
 
 from graphfold import _torch
 from graphfold._torch import handling_operations, is_fake
-from graphfold.batching.compiler.decompositions import DECOMPOSITIONS
 from graphfold.batching.compiler.guard import Guard
 from graphfold.batching.compiler.values import Untraceable
+
+
+def gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    h: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """A GRU after its two products, equations as in `torch.nn.GRUCell`.
+
+    Shape:
+        input_gates, hidden_gates: [num_rows, 3 * hidden_size], the parts r, z and n
+        h: [num_rows, hidden_size]
+        returns: [num_rows, hidden_size], and what torch's own backward would read
+    """
+    from_x = _biased(input_gates, input_bias).chunk(3, dim=1)
+    from_h = _biased(hidden_gates, hidden_bias).chunk(3, dim=1)
+    r, z = (torch.sigmoid(from_x[part] + from_h[part]) for part in (0, 1))
+    n = torch.tanh(from_x[2] + r * from_h[2])
+    return n + z * (h - n), n
+
+
+def lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    c: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """An LSTM after its two products, equations as in `torch.nn.LSTMCell`.
+
+    Shape:
+        input_gates, hidden_gates: [num_rows, 4 * hidden_size], the parts i, f, g and o
+        c: [num_rows, hidden_size]
+        returns: h and c, [num_rows, hidden_size], and what torch's own backward would read
+    """
+    gates = _biased(input_gates, input_bias) + _biased(hidden_gates, hidden_bias)
+    i, f, g, o = gates.chunk(4, dim=1)
+    new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(new), new, gates
+
+
+def _biased(gates: Tensor, bias: Tensor | None) -> Tensor:
+    return gates if bias is None else gates + bias
+
+
+#: Name of an operation -> the function that computes the same.
+DECOMPOSITIONS: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
+    "_thnn_fused_gru_cell": gru_cell,
+    "_thnn_fused_lstm_cell": lstm_cell,
+}
+
 
 aten = torch.ops.aten
 
@@ -90,18 +142,19 @@ class Recorder:
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
-        given: Any = [map_aggregate(each, self._node_or_value) for each in (args, kwargs)]
-        node = self._call(func, given[0], given[1], result)
+        given: Any = map_aggregate((args, kwargs), self._node_or_value)
+        node = self._call(func, *given, result)
         without_grad = self._differentiate and not torch.is_grad_enabled()
         if without_grad and changed is not None:
             raise Untraceable("it changes a tensor in place where gradients are off")
-        if isinstance(result, Tensor):
-            self._note_result(result, node, without_grad)
-        elif isinstance(result, (list, tuple)):
-            for number, part in enumerate(result):
-                if isinstance(part, Tensor):
+        for number, part in enumerate(parts):
+            if isinstance(part, Tensor):
+                one = node
+                if part is not result:
                     one = self._call(operator.getitem, (node, number), {}, part)
-                    self._note_result(part, one, without_grad)
+                if without_grad and part.is_floating_point():
+                    one = self._call(aten.detach.default, (one,), {}, part)
+                self._note(part, one)
         return result
 
     def _call(self, func: Any, args: Any, kwargs: Any, result: Any) -> fx.Node:
@@ -112,12 +165,6 @@ class Recorder:
         node = self.graph.call_function(func, args, kwargs)
         node.meta["val"], node.meta["place"] = result, self._guard.find_place()
         return node
-
-    def _note_result(self, tensor: Tensor, node: fx.Node, without_grad: bool) -> None:
-        """Records the result of a node; results under `torch.no_grad()` have no gradient."""
-        if without_grad and tensor.is_floating_point():
-            node = self._call(aten.detach.default, (node,), {}, tensor)
-        self._note(tensor, node)
 
     def _refuse_cut(self, func: Any, args: tuple[Any, ...]) -> None:
         """Refuses single rows at once: who loops over them would do so for very long."""

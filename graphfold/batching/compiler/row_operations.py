@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx
@@ -20,21 +20,10 @@ from graphfold.batching.compiler.values import (
     WHOLE,
     Operation,
     Untraceable,
-    Value,
     View,
 )
 
 aten = torch.ops.aten
-
-
-class Normalisation(NamedTuple):
-    """A normalisation over a group that keeps running statistics, see `RunningStatistics`."""
-
-    mean: Value
-    spread: Value
-    running_mean: fx.Node
-    running_variance: fx.Node
-    momentum: float
 
 
 class RowOperations:
@@ -45,11 +34,12 @@ class RowOperations:
         in_rounds: whether the cell runs in rounds, where a group is all nodes of a type.
 
     Attributes:
-        normalisations: those over groups that keep running statistics.
+        normalisations: the names of the mean and the variance of each group that is normalised and
+            keeps running statistics, the nodes of these, and their momentum.
     """
 
     def __init__(self, nodes: NodeViews, in_rounds: bool) -> None:
-        self.normalisations: list[Normalisation] = []
+        self.normalisations: list[tuple[str, str, list[fx.Node], float]] = []
         self._nodes, self._to, self._in_rounds = nodes, nodes.to, in_rounds
         self._weighted: set[str] = set()  # fields of which there is a weighted sum
 
@@ -68,13 +58,13 @@ class RowOperations:
         self._require_like(parts)
         at = self._nodes.axis(node, _dim(node))
         views = [self._nodes.of(part, anywhere=True) for part in parts]
-        views = [
-            view.arranged(
-                (*view.shape[:at], 1, *view.shape[at:]), (*view.steps[:at], 1, *view.steps[at:])
-            )
-            for view in views
-        ]
-        return self._joined(node, views)
+        return self._joined(
+            node,
+            [
+                v.arranged((*v.shape[:at], 1, *v.shape[at:]), (*v.steps[:at], 1, *v.steps[at:]))
+                for v in views
+            ],
+        )
 
     def _require_like(self, parts: Sequence[fx.Node]) -> None:
         """Raises unless tensors have their rows in the same dimension."""
@@ -186,8 +176,8 @@ class RowOperations:
             centred = Term(to, given) - Term(to, own_mean)
             spread = to.mean_of_group((centred * centred).view)
             if mean is not None:
-                found = own_mean.value, spread.value, mean, variance, momentum
-                self.normalisations.append(Normalisation(*found))
+                names = own_mean.value.name, spread.value.name
+                self.normalisations.append((*names, [mean, variance], momentum))
             scale = (Term(to, spread) + epsilon).do(op.RSQRT)
             result = Term(to, given).do(op.STANDARDISE, Term(to, own_mean), scale)
         else:

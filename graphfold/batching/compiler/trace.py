@@ -23,9 +23,8 @@ from graphfold._torch import fake_tensors
 from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import check_state, unknown_field
 from graphfold.batching.children import Children, Readable, StateReader
-from graphfold.batching.compiler.guard import Guard
+from graphfold.batching.compiler.guard import Guard, counted_len
 from graphfold.batching.compiler.recorder import record
-from graphfold.batching.compiler.row_count import counted_len
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.places import find_place, place_of_error

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from typing_extensions import Self
+
+T = TypeVar("T")
 
 #: What the rows of a value belong to; of a group or the whole there is one row.
 NODES, EDGES, GROUP, WHOLE = "nodes", "edges", "group", "whole"
@@ -352,13 +354,18 @@ def _common_shape(rows: Sequence[View], whole: Sequence[View]) -> tuple[int, ...
         raise Untraceable("it joins tensors of different shapes") from None
 
 
+def reachable(start: Iterable[T], inputs: Callable[[T], Iterable[T]]) -> set[T]:
+    """Some nodes of a graph, and all that they are computed from."""
+    stack, found = list(start), set[T]()
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += inputs(node)
+    return found
+
+
 def needed_values(values: Sequence[Value], wanted: Iterable[Value]) -> list[Value]:
     """The values, in order, that the results depend on."""
-    needed = set()
-    stack = list(wanted)
-    while stack:
-        value = stack.pop()
-        if value not in needed:
-            needed.add(value)
-            stack += [view.value for view in value.inputs]
+    needed = reachable(wanted, lambda value: [view.value for view in value.inputs])
     return [value for value in values if value in needed]

@@ -16,7 +16,7 @@ from engine_cells import SIZE, WordCell, make_batch, make_network, make_x, rando
 from torch import Tensor
 
 from graphfold.batching import Children
-from graphfold.batching.compiler.row_count import RowCount, RowShape, without_counts
+from graphfold.batching.compiler.guard import RowCount, RowShape, without_counts
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.engine.compiled import programs
 from graphfold.errors import EngineError

@@ -6,7 +6,7 @@ import pytest
 
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.derivatives import differentiate
-from graphfold.batching.compiler.recomputation import is_cheap, placed_before_readers
+from graphfold.batching.compiler.order import is_cheap, placed_before_readers
 from graphfold.batching.compiler.values import EDGES, NODES, Value, ValueBuilder
 
 
