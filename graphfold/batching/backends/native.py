@@ -17,7 +17,7 @@ from graphfold.batching.compiler.values import Value
 from graphfold.batching.native.library import load, why_missing
 from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
 from graphfold.batching.native.readable import all_readable, readable
-from graphfold.batching.scheduling.pass_schedule import Group, PassSchedule
+from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
 FEW_TO_PACK = 1 << 27
@@ -83,10 +83,12 @@ class NativeMemory(Memory):
             first = len(table)
             addresses = {**shared, **self._addresses_in(own, op_type)}
             table += map(addresses.get, program.keys, repeat(0))
-            for number, weight in program.packed:
-                kept = self.packed.get(op_type)
+            kept = self.packed.get(op_type)
+            for number, weight in program.packed.items():
                 table[first + number] = self._place_weight(own, weight, rows.size, weights, kept)
-            self._shift(table, program, first, rows)
+            for number, size, of_edges in program.of_type:  # to where row 0 would lie
+                begin = rows.edge_start if of_edges else rows.start
+                table[first + number] -= begin * size * self.dtype.itemsize
         numbers, links, plan = array("q", table), self._link_table, self.plan
         is_done = self._library.run_pass(
             plan.group_table.buffer_info()[0],
@@ -108,12 +110,6 @@ class NativeMemory(Memory):
             if key in found:
                 found[key] -= row * tensors[key].shape[1] * self.dtype.itemsize
         return found
-
-    def _shift(self, table: list[int], program: NativeProgram, first: int, whole: Group) -> None:
-        """Shifts addresses of buffers with rows of one type alone to where row 0 would lie."""
-        for number, size, of_edges in program.of_type:
-            begin = whole.edge_start if of_edges else whole.start
-            table[first + number] -= begin * size * self.dtype.itemsize
 
     def count_sums(self, op_type: int) -> int:
         return self._num_threads
@@ -149,8 +145,8 @@ class NativeMemory(Memory):
             MemoryError: if there is no memory for the sums.
         """
         x, grad = product.x, product.grad
-        k, m = self.own[op_type]["constant", str(product.weight)].shape
-        k, m = (m, k) if product.is_transposed else (k, m)
+        shape = self.own[op_type]["constant", str(product.weight)].shape
+        k, m = shape[::-1] if product.is_transposed else shape
         like = self.own[op_type]["numbers", ""]
         weight, bias = like.new_empty(m, k), like.new_zeros(m)
         whole, num_parts = self.plan.types[op_type], max(x.parts, 1)

@@ -35,7 +35,6 @@ from graphfold.batching.compiler.values import (
     MEAN_OF_GROUP,
     NODES,
     ON_ROWS,
-    PRODUCT,
     WHOLE,
     Operation,
     Unwritable,
@@ -86,7 +85,7 @@ class NativeProgram:
             whether rows are edges. They begin with the first row of the type.
         numbers: the numbers of the code.
         scratch: how many numbers of scratch memory it takes per node and per edge.
-        weights: the packed weights that it reads.
+        packed: number of a key -> the packed weight that lies there.
     """
 
     instructions: array[int]
@@ -95,19 +94,14 @@ class NativeProgram:
     of_type: tuple[tuple[int, int, bool], ...]
     numbers: Tensor
     scratch: tuple[int, int]
-    weights: tuple[Weight, ...]
+    packed: Mapping[int, Weight]
 
     @cached_property
     def read_constants(self) -> frozenset[Key]:
         """The constants that instructions read, and biases: weights are packed."""
-        read = {key for key in self.keys if key[0] == "constant"}
-        biases = {weight.bias for weight in self.weights if weight.bias is not None}
-        return frozenset(read | {("constant", str(number)) for number in biases})
-
-    @cached_property
-    def packed(self) -> Sequence[tuple[int, Weight]]:
-        """The weights, each with its number among `keys`."""
-        return [(self.keys.index(weight.key), weight) for weight in self.weights]
+        biases = {weight.bias for weight in self.packed.values()} - {None}
+        of_weights = {("constant", str(number)) for number in biases}
+        return frozenset({key for key in self.keys if key[0] == "constant"} | of_weights)
 
     @cached_property
     def sums(self) -> Mapping[Key, int]:
@@ -154,26 +148,23 @@ class _Writer:
     ) -> None:
         self._dtype, self._scratch, self._fused = dtype, scratch, fused
         self._to, self._operations = Operands(places, scratch, fused), operations(dtype)
-        self._weights: dict[Weight, None] = {}
+        self._packed: dict[int, Weight] = {}
         self._instructions: list[list[int]] = []
 
     def compute(self, value: Value) -> None:
         """Writes the instructions for a value."""
         operation, out = value.operation, value.view
         product = product_of(value, self._fused)
-        if operation.kind == PRODUCT or product is not None:
-            self._multiply(value, product or value)
+        if product is not None:
+            self._multiply(value, product)
         elif operation.kind == COPIED:
             operands = [self._to.of(out), self._to.fetched(value)]
             self._emit_elementwise(_native(operation), value.space, out.shape, operands)
         elif operation.kind == ON_ROWS:
             self._rows(value)
         elif operation is op.CAT:
-            start, dim = 0, value.number
-            for view in value.inputs:
-                offset = start * out.steps[dim]
-                self._elementwise("copy", out.arranged(view.shape, out.steps, offset), [view])
-                start += view.shape[dim]
+            for view, part in out.cut(value.inputs, value.number):
+                self._elementwise("copy", part, [view])
         elif operation in (op.REDUCE_SUM, op.REDUCE_MAX):
             (view,) = value.inputs
             is_sum = operation is op.REDUCE_SUM
@@ -186,9 +177,9 @@ class _Writer:
             operands = [self._sums(value), self._to.of(value.inputs[0])]
             self._emit_rows("sum_of_group", NODES, value.size, operands)
         elif operation is op.ACCUMULATE:
-            (grad,), place = value.inputs, value.number
-            to = self._to.per_thread("accumulated", value.name, place.value.size)
-            to = to._replace(offset=place.offset, steps=place.steps)
+            (grad,), region = value.inputs, value.number
+            to = self._to.per_thread("accumulated", value.name, region.value.size)
+            to = to._replace(offset=region.offset, steps=region.steps)
             self._emit_elementwise("accumulate", grad.space, grad.shape, [to, self._to.of(grad)])
         elif operation is op.LOOK_UP_ADD:
             self._look_up_add(value)
@@ -220,7 +211,7 @@ class _Writer:
             tuple(of_type),
             torch.tensor(numbers, dtype=self._dtype, device="cpu"),
             self._scratch.sizes,
-            tuple(self._weights),
+            self._packed,
         )
 
     def _sums(self, mean: Value) -> Operand:
@@ -276,8 +267,8 @@ class _Writer:
         number = int(bias[0].value.name) if bias else None
         is_transposed = product.operation is op.MULTIPLY_TRANSPOSED
         packed = Weight(int(weight.value.name), number, is_transposed)
-        self._weights[packed] = None
         operands = [self._to.of(value.view), self._to.of(x), self._to.whole(*packed.key, 0)]
+        self._packed[operands[-1].buffer] = packed
         end, name = value, ""
         if end.operation is op.RELU:
             (view,) = end.inputs

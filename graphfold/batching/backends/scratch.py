@@ -61,17 +61,17 @@ def _ends(value: Value, view: View, fused: Fused) -> bool:
         others = [other for other in value.inputs if other is not view]
         is_row = all(x.space == value.space and x.is_contiguous for x in others)
         return source.operation.kind == PRODUCT and is_row
-    return source.operation.kind == PRODUCT or product_of(source, fused) is not None
+    return product_of(source, fused) is not None
 
 
 def product_of(value: Value, fused: Fused) -> Value | None:
-    """The product that is computed with a value."""
-    for view in value.inputs:
-        if view.value in fused and view.value.operation.kind == PRODUCT:
-            return view.value
-        if view.value in fused and value.operation is RELU:
-            return product_of(view.value, fused)
-    return None
+    """The product that is computed with a value: itself, or one that is fused into it."""
+    if value.operation.kind == PRODUCT:
+        return value
+    own = [view.value for view in value.inputs if view.value in fused]
+    if value.operation is RELU:
+        return next((found for source in own if (found := product_of(source, fused))), None)
+    return next((source for source in own if source.operation.kind == PRODUCT), None)
 
 
 def reads(value: Value, fused: Fused) -> Iterator[Value]:

@@ -325,9 +325,13 @@ class TorchWriter:
         self._graph.store(value, self._graph.argument(kind, (value.name, "")))
 
     def _pull(self, value: Value) -> None:
-        pulled, like = self._graph.argument("pulled", ("pulled", value.name)), "like"
-        args = pulled, self._graph.argument(like), self._graph.count(NODES), value.size
-        self._graph.store(value, self._shaped(self._graph.call(pull, *args), value))
+        node = self._graph.call(pull, *self._pulled(value))
+        self._graph.store(value, self._shaped(node, value))
+
+    def _pulled(self, value: Value) -> tuple[Any, ...]:
+        """The arguments of `pull`."""
+        pulled = self._graph.argument("pulled", ("pulled", value.name))
+        return pulled, self._graph.argument("like"), self._graph.count(NODES), value.size
 
     def _mean(self, value: Value) -> None:
         self._graph.compute(value, torch.mean, self._graph.view(value.inputs[0]), 0, keepdim=True)

@@ -79,7 +79,7 @@ class _TritonWriter(TorchWriter):
         read = {v.value for value in values if value not in self._fused for v in value.inputs}
         self._stored = self._fused & {*read, *places, *self._large}
         self._pending: list[Value] = []
-        self._pulled: dict[Value, Symbolic] = {}
+        self._added: dict[Value, Symbolic] = {}
 
     def _find_large(self) -> set[Value]:
         """The values that are computed once, since they are of many expressions."""
@@ -87,11 +87,9 @@ class _TritonWriter(TorchWriter):
         counts: dict[Value, int] = {}
         for value in self._values:
             if value in self._fused:
-                terms = (
-                    max((math.prod(view.shape) for view in value.inputs), default=1) // value.size
-                )
+                size = max([value.size, *(math.prod(view.shape) for view in value.inputs)])
                 below = sum(counts.get(view.value, 0) for view in value.inputs)
-                counts[value] = 1 + below * max(terms, 1)
+                counts[value] = 1 + below * (size // value.size)
                 if counts[value] > MAX_EXPRESSIONS:
                     found.add(value)
                     counts[value] = 1
@@ -115,7 +113,7 @@ class _TritonWriter(TorchWriter):
         """The values that a value reads, with those of the product that it is added to."""
         read = {view.value for view in value.inputs}
         products = [own for own in read if self._into.get(own) is value]
-        return read.union(*({view.value for view in own.inputs} for own in products))
+        return read | {view.value for own in products for view in own.inputs}
 
     def _launch(self) -> None:
         """Writes the call of a kernel that stores all that is pending."""
@@ -159,8 +157,6 @@ class _TritonWriter(TorchWriter):
 
     def _few(self, value: Value) -> Symbolic:
         """The call that gives the parts of a pulled value, once."""
-        if value not in self._pulled:
-            pulled = self._graph.argument("pulled", ("pulled", value.name))
-            args = self._graph.argument("like"), self._graph.count(NODES), value.size
-            self._pulled[value] = self._graph.call(few, pulled, *args)
-        return self._pulled[value]
+        if value not in self._added:
+            self._added[value] = self._graph.call(few, *self._pulled(value))
+        return self._added[value]

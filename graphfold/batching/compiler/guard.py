@@ -226,8 +226,7 @@ class Guard(TorchFunctionMode):
 
     Args:
         num_nodes: in the trace.
-        num_edges: in the trace.
-        has_arity: whether each node has the same number of edges.
+        num_edges: in the trace; None if each node has the same number of edges.
         in_rounds: whether it may be assumed that there is more than one node.
         find_place: gives the line of the cell that is running.
 
@@ -241,8 +240,7 @@ class Guard(TorchFunctionMode):
     def __init__(
         self,
         num_nodes: int,
-        num_edges: int,
-        has_arity: bool,
+        num_edges: int | None,
         in_rounds: bool,
         find_place: Callable[[], Place | None],
     ) -> None:
@@ -250,7 +248,7 @@ class Guard(TorchFunctionMode):
         self.is_paused = self.assumes_more = False
         self.refused: Untraceable | None = None
         self.counters: list[Tensor] = []
-        self._num_nodes, self._num_edges = num_nodes, None if has_arity else num_edges
+        self._num_nodes, self._num_edges = num_nodes, num_edges
         self._in_rounds, self.find_place = in_rounds, find_place
 
     def __torch_function__(

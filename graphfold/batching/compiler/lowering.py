@@ -167,7 +167,7 @@ class _Lowering:
                 if not learned.isdisjoint(_ancestors([node]))
             ),
             running=tuple(
-                RunningStatistics(mean, variance, *find(running), momentum)
+                RunningStatistics(mean, variance, find(running), momentum)
                 for mean, variance, running, momentum in self._rows.normalisations
             ),
             counters=tuple(zip(counters, added, strict=True)),

@@ -220,12 +220,7 @@ MULTIPLY_TRANSPOSED = Operation("multiply_transposed", PRODUCT, _multiply)
 
 
 def _cat(b: Backward, v: Value, g: View) -> Cotangents:
-    dim, start = v.number, 0
-    for view in v.inputs:
-        shape = list(g.shape)
-        shape[dim] = view.shape[dim]
-        yield view, g.arranged(shape, g.steps, g.offset + start * g.steps[dim])
-        start += view.shape[dim]
+    yield from g.cut(v.inputs, v.number)
 
 
 def _reduce_sum(b: Backward, v: Value, g: View) -> Cotangents:

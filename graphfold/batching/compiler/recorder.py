@@ -143,7 +143,7 @@ class Recorder:
         if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
         given: Any = map_aggregate((args, kwargs), self._node_or_value)
-        node = self._call(func, *given, result)
+        node = self._call(func, given[0], given[1], result)
         without_grad = self._differentiate and not torch.is_grad_enabled()
         if without_grad and changed is not None:
             raise Untraceable("it changes a tensor in place where gradients are off")

@@ -36,12 +36,12 @@ class Keeping(Untraceable):
 
     Args:
         reason: the reason why it cannot be compiled.
-        kept: the tensors, which have no numbers.
+        made: all tensors that it has computed, which have no numbers.
     """
 
-    def __init__(self, reason: str, kept: Sequence[weakref.ref[Tensor]]) -> None:
+    def __init__(self, reason: str, made: Sequence[weakref.ref[Tensor]]) -> None:
         super().__init__(reason)
-        self._kept = kept
+        self._made = made
 
     def let_go(self) -> bool:
         """Takes them out of lists, dictionaries and caches of functions; True if all are gone.
@@ -49,8 +49,13 @@ class Keeping(Untraceable):
         What is wanted of a global is not known, so it becomes None.
         """
         gc.collect()  # some may be held by each other alone
-        _take_out([tensor for tensor in (kept() for kept in self._kept) if tensor is not None])
-        return all(kept() is None for kept in self._kept)
+        _take_out(alive(self._made))
+        return not alive(self._made)
+
+
+def alive(made: Iterable[weakref.ref[Tensor]]) -> list[Tensor]:
+    """The tensors that something still holds."""
+    return [tensor for tensor in (own() for own in made) if tensor is not None]
 
 
 def _take_out(tensors: Sequence[Tensor]) -> None:
@@ -151,15 +156,14 @@ class Trace:
         """
         for node in self.graph.nodes:
             node.meta.clear()
-        if any(tensor() is not None for tensor in self.made):
+        if alive(self.made):
             gc.collect()  # those that are only held by each other
-        kept = [tensor for tensor in (made() for made in self.made) if tensor is not None]
-        if kept:
+        if kept := alive(self.made):
             reason = (
                 f"it keeps a tensor of {kept[0].dim()} dimensions that it computes, as in a cache "
                 "or an attribute. Compute such tensors in __init__ and register them as buffers"
             )
-            raise Keeping(reason, list(map(weakref.ref, kept)))
+            raise Keeping(reason, self.made)
 
 
 def trace(cell: Cell, signature: Signature, sizes: Sizes = SIZES) -> Trace:
@@ -184,22 +188,17 @@ def trace(cell: Cell, signature: Signature, sizes: Sizes = SIZES) -> Trace:
             ).clone()
             for key, (shape, dtype) in _arguments(signature, sizes).items()
         }
-    guard = Guard(
-        sizes.nodes,
-        sizes.edges,
-        signature.arity is not None,
-        signature.in_rounds,
-        functools.partial(find_place, _call.__code__),
-    )
+    num_edges = sizes.edges if signature.arity is None else None
+    line = functools.partial(find_place, _call.__code__)
+    guard = Guard(sizes.nodes, num_edges, signature.in_rounds, line)
 
     def run(*tensors: Tensor) -> list[Tensor]:
         read = dict(zip(given, tensors, strict=True))
-        x: NodeInput = {name: t for (how, name), t in read.items() if how == "x"}
-        x = x[""] if list(x) == [""] else x  # type: ignore[index]
-        edge, shared = (
-            {name: t for (how, name), t in read.items() if how == wanted}
-            for wanted in ("edge", "shared")
+        parts, edge, shared = (
+            {name: tensor for (how, name), tensor in read.items() if how == wanted}
+            for wanted in ("x", "edge", "shared")
         )
+        x: NodeInput = parts[""] if list(parts) == [""] else parts
         reader = TracedReader(cell, read, signature)
         size: Any = guard.counted(sizes.nodes)
         arity, readable, relations = signature.arity, signature.readable, signature.relations
@@ -216,10 +215,8 @@ def trace(cell: Cell, signature: Signature, sizes: Sizes = SIZES) -> Trace:
         found = record(run, list(given.values()), row_dim, guard, signature.differentiate)
         if found.has_hooks:
             raise Untraceable("it registers hooks on tensors")
-    made, assumes_more = found.made, guard.assumes_more
-    return Trace(
-        found.graph, tuple(given), found.constants, found.counted, sizes, made, assumes_more
-    )
+    graph, constants, counted, made = found.graph, found.constants, found.counted, found.made
+    return Trace(graph, tuple(given), constants, counted, sizes, made, guard.assumes_more)
 
 
 def _call(cell: Cell, x: NodeInput, children: Children, guard: Guard) -> Mapping[str, Tensor]:

@@ -8,7 +8,7 @@ and expanded dimensions cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -171,6 +171,14 @@ class View:
         rows = self.row == size or self.space == WHOLE
         whole = size == self.value.size or (self.space != self.value.space and rows)
         return self.offset == 0 and self.is_contiguous and rows and whole
+
+    def cut(self, parts: Iterable[View], dim: int) -> Iterator[tuple[View, Self]]:
+        """Each of some views that lie here side by side along a dimension, and its place here."""
+        start = 0
+        for part in parts:
+            shape = (*self.shape[:dim], part.shape[dim], *self.shape[dim + 1 :])
+            yield part, self.arranged(shape, self.steps, self.offset + start * self.steps[dim])
+            start += part.shape[dim]
 
     def expanded(self, shape: Sequence[int]) -> Self:
         """Stretched to a shape, as torch does; a whole value may have a leading 1 for its rows."""
