@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 
 from graphfold import _torch
@@ -62,12 +62,33 @@ def _biased(gates: Tensor, bias: Tensor | None) -> Tensor:
     return gates if bias is None else gates + bias
 
 
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """The softmax along a dimension; the maximum only keeps it finite, so it has no derivative."""
+    weight = (x - x.amax(dim, keepdim=True).detach()).exp()
+    return weight / weight.sum(dim, keepdim=True)
+
+
+def layer_norm(
+    x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Ba et al. (2016), https://arxiv.org/abs/1607.06450, equation 3; the mean and the scale."""
+    dims = [*range(-len(sizes), 0)]
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    scale = ((centred * centred).mean(dims, keepdim=True) + epsilon).rsqrt()
+    scaled = centred * scale if weight is None else centred * scale * weight
+    return scaled if bias is None else scaled + bias, mean, scale
+
+
 #: Name of an operation -> the function that computes the same.
-DECOMPOSITIONS: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
+DECOMPOSITIONS: Mapping[str, Callable[..., Any]] = {
     "_thnn_fused_gru_cell": gru_cell,
     "_thnn_fused_lstm_cell": lstm_cell,
+    "_softmax": softmax,
+    "stack": lambda parts, dim=0: torch.cat([part.unsqueeze(dim) for part in parts], dim),
+    "native_layer_norm": layer_norm,
+    "log_sigmoid_forward": lambda x: (-nn.functional.softplus(-x), x),
 }
-
 
 aten = torch.ops.aten
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
 from graphfold.batching.compiler import operations as op
-from graphfold.batching.compiler.elementwise import Composed
 from graphfold.batching.compiler.node_views import NodeViews
 from graphfold.batching.compiler.operations import Term
 from graphfold.batching.compiler.values import (
@@ -49,30 +48,11 @@ class RowOperations:
         num_dims = node.meta["val"].dim()
         parts: Any = node.args[0]
         parts = [part for part in parts if part.meta["val"].dim() == num_dims]
-        self._require_like(parts)
-        return self._joined(node, [self._nodes.of(part, anywhere=True) for part in parts])
-
-    def stack(self, node: fx.Node) -> View:
-        """Rows side by side, each with a dimension of its own."""
-        parts: Any = node.args[0]
-        self._require_like(parts)
-        at = self._nodes.axis(node, _dim(node))
-        views = [self._nodes.of(part, anywhere=True) for part in parts]
-        return self._joined(
-            node,
-            [
-                v.arranged((*v.shape[:at], 1, *v.shape[at:]), (*v.steps[:at], 1, *v.steps[at:]))
-                for v in views
-            ],
-        )
-
-    def _require_like(self, parts: Sequence[fx.Node]) -> None:
-        """Raises unless tensors have their rows in the same dimension."""
         if len({self._nodes.row_dim(part) for part in parts}) > 1:
             raise Untraceable("it joins rows with a parameter, or with rows of another dimension")
-
-    def _joined(self, node: fx.Node, views: Sequence[View]) -> View:
-        at, space = self._nodes.axis(node, _dim(node)), self._nodes.space(node)
+        views = [self._nodes.of(part, anywhere=True) for part in parts]
+        dim: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        at, space = self._nodes.axis(node, dim), self._nodes.space(node)
         if any(view.space != space for view in views):
             raise Untraceable("it joins rows with a parameter")
         return self._to.add(op.CAT, space, self._nodes.row_shape(node), views, number=at)
@@ -122,42 +102,9 @@ class RowOperations:
         if not dims:
             raise Untraceable("it works across the nodes of a group")
         dims = [self._nodes.axis(node.args[0], dim) for dim in dims]
-        reduced = self._reduced(view, dims, operation)
-        return self._to.reshape(reduced, self._nodes.row_shape(node))
-
-    def _reduced(self, view: View, dims: Sequence[int], operation: Operation) -> View:
-        """Reduced over dimensions, which stay as ones."""
         shape = [1 if dim in dims else size for dim, size in enumerate(view.shape)]
-        return self._to.add(operation, view.space, shape, [view])
-
-    def softmax(self, node: fx.Node) -> View:
-        view, to = self._nodes.of(node.args[0], anywhere=True), self._to
-        dim = self._nodes.axis(*node.args[:2])
-        highest = self._reduced(view, [dim], op.REDUCE_MAX)
-        highest = to.add(op.DETACH, highest.space, highest.shape, [highest])
-        weight = (Term(to, view) - Term(to, highest)).do(op.EXP)
-        return (weight / Term(to, self._reduced(weight.view, [dim], op.REDUCE_SUM))).view
-
-    def log_sigmoid_forward(self, node: fx.Node) -> list[Any]:
-        """The logarithm of the sigmoid; torch's second result is for its own backward."""
-        x = self._nodes.of(node.args[0], anywhere=True)
-        return [Composed(self._to).log_sigmoid(Term(self._to, x)).view, None]
-
-    def native_layer_norm(self, node: fx.Node) -> list[View]:
-        """Ba et al. (2016), https://arxiv.org/abs/1607.06450, equation 3."""
-        args: Any = node.args
-        x, sizes, weight, bias, epsilon = args
-        view, to = self._nodes.of(x), self._to
-        count = len(sizes)
-        dims = range(len(view.shape) - count, len(view.shape))
-        if count > len(view.shape):
-            raise Untraceable("it works across the nodes of a group")
-        share = 1 / math.prod(sizes)
-        mean = Term(to, self._reduced(view, dims, op.REDUCE_SUM)) * share
-        centred = Term(to, view) - mean
-        square = Term(to, self._reduced((centred * centred).view, dims, op.REDUCE_SUM))
-        scale = (square * share + epsilon).do(op.RSQRT)
-        return [self._scaled(centred * scale, weight, bias), mean.view, scale.view]
+        reduced = self._to.add(operation, view.space, shape, [view])
+        return self._to.reshape(reduced, self._nodes.row_shape(node))
 
     def native_batch_norm(self, node: fx.Node) -> list[View | None]:
         """Batch normalisation by running statistics, or by all nodes of a type in a round.
@@ -220,11 +167,6 @@ class RowOperations:
         return self._to.add(operation, space, view.shape, [view])
 
 
-def _dim(node: fx.Node) -> Any:
-    """The dimension along which tensors are joined."""
-    return node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-
-
 def row_operations(operations: RowOperations) -> dict[Any, Callable[[fx.Node], Any]]:
     """Operation of torch, or of a trace -> what writes it down."""
     named = {name: getattr(operations, name) for name in vars(RowOperations) if name[0] != "_"}
@@ -233,4 +175,4 @@ def row_operations(operations: RowOperations) -> dict[Any, Callable[[fx.Node], A
         for name in ("sum_edges", "max_edges", "expand_nodes")
     }
     own = {getattr(aten, name): write for name, write in named.items()}
-    return {**own, **of_edges, aten._softmax: operations.softmax}
+    return {**own, **of_edges}
