@@ -79,17 +79,15 @@ def _tanh(x):
 def is_fusable(value: Value) -> bool:
     """True if each number of a value is computed of few others."""
     operation, views = value.operation, value.inputs
-    if value.size == 0 or any(not math.prod(v.shape) or not _is_finite(v.value) for v in views):
+    if value.size == 0 or not all(math.prod(view.shape) for view in views):
+        return False
+    if not all(math.isfinite(view.value.literal or 0) for view in views):
         return False
     if operation in (op.REDUCE_SUM, op.REDUCE_MAX):
         return math.prod(views[0].shape) <= MAX_TERMS * value.size
     if operation is op.ASSEMBLE:
         return all(map(_is_side_by_side, value.number, views))
     return bool(operation.triton) or operation in _MOVES
-
-
-def _is_finite(value: Value) -> bool:
-    return value.literal is None or math.isfinite(value.literal)
 
 
 def _is_side_by_side(region: View, grad: View) -> bool:

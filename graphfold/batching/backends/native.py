@@ -191,36 +191,28 @@ class NativeMemory(Memory):
         weights: Weights,
         kept: dict[Any, Tensor] | None,
     ) -> int:
-        """The address of what describes a weight; cells of several rounds may have the same."""
+        """The address of the `right_side` in native/products.h of a weight, packed or as it lies.
+
+        Cells of several rounds may have the same.
+        """
         right = own["constant", str(weight.weight)]
         bias = None if weight.bias is None else own["constant", str(weight.bias)].data_ptr()
         key = right.data_ptr(), right.shape, right.stride(), bias, weight.is_transposed
         if key not in weights:
-            weights[key] = self._right_side(right, bias, weight, num_rows, kept)
+            (k, m), steps = right.shape, right.stride()
+            if weight.is_transposed:
+                k, m, steps = m, k, steps[::-1]
+            is_plain = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
+            if kept is None and is_plain and num_rows * k * m < FEW_TO_PACK:
+                weights[key] = right, array("q", (right.data_ptr(), steps[0]))
+            else:
+                kept = {} if kept is None else kept
+                if weight not in kept:
+                    kept[weight] = right.new_empty(self._library.packed_size(k, m))
+                    address = kept[weight].data_ptr()
+                    self._library.pack(right.data_ptr(), *steps, bias, k, m, address)
+                weights[key] = kept[weight], array("q", (kept[weight].data_ptr(), 0))
         return weights[key][1].buffer_info()[0]
-
-    def _right_side(
-        self,
-        right: Tensor,
-        bias: int | None,
-        weight: Weight,
-        num_rows: int,
-        kept: dict[Any, Tensor] | None,
-    ) -> tuple[Tensor, array[int]]:
-        """A weight, packed or as it lies, and its `right_side` in native/products.h."""
-        (k, m), steps = right.shape, right.stride()
-        if weight.is_transposed:
-            k, m, steps = m, k, steps[::-1]
-        is_whole = bias is None and steps[1] == 1 < steps[0] and m % self._library.lanes() == 0
-        if kept is None and is_whole and num_rows * k * m < FEW_TO_PACK:
-            return right, array("q", (right.data_ptr(), steps[0]))
-        packed = None if kept is None else kept.get(weight)
-        if packed is None:
-            packed = right.new_empty(self._library.packed_size(k, m))
-            self._library.pack(right.data_ptr(), *steps, bias, k, m, packed.data_ptr())
-            if kept is not None:
-                kept[weight] = packed
-        return packed, array("q", (packed.data_ptr(), 0))
 
 
 class NativeBackend(Backend):

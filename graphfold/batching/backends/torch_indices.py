@@ -95,17 +95,9 @@ def _found_on_cpu(
     }
 
 
-def _child_row(plan: PassSchedule, first: int) -> Parts:
-    return plan.split_edges(plan.child_row - first if first else plan.child_row)
-
-
 def _previous_row(plan: PassSchedule, first: int) -> Parts:
     assert plan.previous_row is not None
     return plan.split_rows(plan.previous_row - first)
-
-
-def _parent(plan: PassSchedule, _: int) -> Parts:
-    return plan.split_edges(plan.parent)
 
 
 def _pointers(plan: PassSchedule) -> Tensor:
@@ -126,29 +118,16 @@ def _edge_number(plan: PassSchedule, _: int) -> Parts:
     return {group.start: by_count[group.num_edges] for group in groups}
 
 
-def _edge_count(plan: PassSchedule, _: int) -> Parts:
-    """The number of edges of each row."""
-    return plan.split_rows(_pointers(plan).diff())
-
-
 _INDICES: Mapping[str, Callable[[PassSchedule, int], Parts]] = {
-    "child_row": _child_row,
+    "child_row": lambda plan, first: plan.split_edges(
+        plan.child_row - first if first else plan.child_row
+    ),
     "previous_row": _previous_row,
-    "parent": _parent,
+    "parent": lambda plan, _: plan.split_edges(plan.parent),
     "edge_ptr": _edge_ptr,
     "edge_number": _edge_number,
-    "edge_count": _edge_count,
+    "edge_count": lambda plan, _: plan.split_rows(_pointers(plan).diff()),
 }
-
-
-def _reading_edges(plan: PassSchedule, _: int) -> tuple[Tensor, Tensor]:
-    """The edges that read each row."""
-    return plan.reader_ptr, plan.reader_edge
-
-
-def _reading_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
-    """The rows that read each row."""
-    return plan.reader_ptr, plan.reader + (1 - first)
 
 
 def _following_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
@@ -159,11 +138,11 @@ def _following_rows(plan: PassSchedule, first: int) -> tuple[Tensor, Tensor]:
     return ptr, row + (1 - first)
 
 
-#: [num_rows + 2] where the readers of each row begin, row 0 first; and these.
+#: [num_rows + 2] where the readers of each row begin, row 0 first; and these: edges, or rows.
 _READERS: Mapping[str, Callable[[PassSchedule, int], tuple[Tensor, Tensor]]] = {
-    "edge_grad": _reading_edges,
-    "weighted_grad": _reading_rows,
-    "node_grad": _reading_rows,
+    "edge_grad": lambda plan, _: (plan.reader_ptr, plan.reader_edge),
+    "weighted_grad": lambda plan, first: (plan.reader_ptr, plan.reader + (1 - first)),
+    "node_grad": lambda plan, first: (plan.reader_ptr, plan.reader + (1 - first)),
     "previous_grad": _following_rows,
 }
 

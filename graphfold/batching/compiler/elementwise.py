@@ -140,9 +140,6 @@ class Composed:
         soft = (scaled.do(op.RELU) + low) * (1 / beta)
         return where(scaled.do(op.GT, float(threshold)), x, soft)
 
-    def log_sigmoid(self, x: Term) -> Term:
-        return -self.softplus(-x)
-
     def masked_fill(self, x: Term, mask: Term, value: AnyTerm) -> Term:
         return where(mask, value, x)
 

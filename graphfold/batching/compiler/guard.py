@@ -288,7 +288,8 @@ class Guard(TorchFunctionMode):
     def _counted(self, size: int) -> int | RowCount:
         nodes, edges = self._num_nodes, self._num_edges
         if size and size % nodes == 0:
-            assume = self._note_more if self._in_rounds else None
+            note = functools.partial(setattr, self, "assumes_more", True)
+            assume = note if self._in_rounds else None
             return RowCount(size, size // nodes, self._refuse_nodes, assume)
         if size == nodes + 1:
             return RowCount(size, 2, self._refuse_nodes, is_multiple=False)
@@ -302,9 +303,6 @@ class Guard(TorchFunctionMode):
         numbers = (*numbers, kwargs.get("fill_value"))
         if name not in TAKE_SIZES or any(isinstance(number, RowCount) for number in numbers):
             self._refuse_nodes(f"gives it to {name} as a number")
-
-    def _note_more(self) -> None:
-        self.assumes_more = True
 
     def _refuse_nodes(self, use: str) -> NoReturn:
         self.refuse(f"its code depends on how many nodes are in a group: it {use}")

@@ -18,11 +18,7 @@ from graphfold.batching.compiler.values import Untraceable
 
 
 def gru_cell(
-    input_gates: Tensor,
-    hidden_gates: Tensor,
-    h: Tensor,
-    input_bias: Tensor | None = None,
-    hidden_bias: Tensor | None = None,
+    input_gates: Tensor, hidden_gates: Tensor, h: Tensor, *biases: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """A GRU after its two products, equations as in `torch.nn.GRUCell`.
 
@@ -31,19 +27,14 @@ def gru_cell(
         h: [num_rows, hidden_size]
         returns: [num_rows, hidden_size], and what torch's own backward would read
     """
-    from_x = _biased(input_gates, input_bias).chunk(3, dim=1)
-    from_h = _biased(hidden_gates, hidden_bias).chunk(3, dim=1)
+    from_x, from_h = (own.chunk(3, dim=1) for own in _biased(input_gates, hidden_gates, *biases))
     r, z = (torch.sigmoid(from_x[part] + from_h[part]) for part in (0, 1))
     n = torch.tanh(from_x[2] + r * from_h[2])
     return n + z * (h - n), n
 
 
 def lstm_cell(
-    input_gates: Tensor,
-    hidden_gates: Tensor,
-    c: Tensor,
-    input_bias: Tensor | None = None,
-    hidden_bias: Tensor | None = None,
+    input_gates: Tensor, hidden_gates: Tensor, c: Tensor, *biases: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """An LSTM after its two products, equations as in `torch.nn.LSTMCell`.
 
@@ -52,14 +43,16 @@ def lstm_cell(
         c: [num_rows, hidden_size]
         returns: h and c, [num_rows, hidden_size], and what torch's own backward would read
     """
-    gates = _biased(input_gates, input_bias) + _biased(hidden_gates, hidden_bias)
+    from_x, from_h = _biased(input_gates, hidden_gates, *biases)
+    gates = from_x + from_h
     i, f, g, o = gates.chunk(4, dim=1)
     new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(new), new, gates
 
 
-def _biased(gates: Tensor, bias: Tensor | None) -> Tensor:
-    return gates if bias is None else gates + bias
+def _biased(x: Tensor, h: Tensor, *biases: Tensor | None) -> list[Tensor]:
+    x_bias, h_bias = biases or (None, None)
+    return [x if x_bias is None else x + x_bias, h if h_bias is None else h + h_bias]
 
 
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
@@ -163,7 +156,9 @@ class Recorder:
         parts = result if isinstance(result, (list, tuple)) else [result]
         if not any(isinstance(part, Tensor) for part in parts):
             return result  # a size, a device
-        given: Any = map_aggregate((args, kwargs), self._node_or_value)
+        given: Any = map_aggregate(
+            (args, kwargs), lambda own: self.node_of(own) if isinstance(own, Tensor) else own
+        )
         node = self._call(func, given[0], given[1], result)
         without_grad = self._differentiate and not torch.is_grad_enabled()
         if without_grad and changed is not None:
@@ -237,9 +232,6 @@ class Recorder:
             self.constants[name] = tensor
             self._note(tensor, self.graph.create_node("get_attr", name, name=name))
         return self._nodes[id(tensor)]
-
-    def _node_or_value(self, value: Any) -> Any:
-        return self.node_of(value) if isinstance(value, Tensor) else value
 
     def _note(self, tensor: Tensor, node: fx.Node) -> None:
         self._held.append(tensor)
