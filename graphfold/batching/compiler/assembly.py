@@ -90,20 +90,17 @@ def _own_space(space: str) -> int:
 
 def _needed(signature: Signature, lowered: Lowered) -> Callable[[Value], bool]:
     """True if the gradient of a source or constant is wanted."""
-    wants = {(op.X, name): wanted for name, *_, wanted in signature.x}
-    wants |= {(op.EDGE, name): wanted for name, *_, wanted in signature.edge}
+    x, edge = (
+        {name: wanted for name, *_, wanted in kinds} for kinds in (signature.x, signature.edge)
+    )
     given = dict(signature.given)
+    read = {**given, **dict.fromkeys(signature.written, True)}
+    by_operation = {op.X: x, op.EDGE: edge, op.LOOK_UP: edge, op.PREVIOUS: given}
 
     def needed(value: Value) -> bool:
         if value.operation is CONSTANT:
             return value.literal is None and int(value.name) in lowered.learned
-        if value.operation is op.PREVIOUS:
-            return given.get(value.name, False)
-        if value.operation is op.LOOK_UP:
-            return wants[op.EDGE, value.name]
-        if value.operation.fetched is not None:
-            return value.name in signature.written or given.get(value.name, False)
-        return wants[value.operation, value.name]
+        return by_operation.get(value.operation, read).get(value.name, False)
 
     return needed
 
@@ -176,9 +173,7 @@ class _Assembly:
                 (weight,) = value.inputs
                 if not weight.is_all or weight.value in self._forward_places:
                     weight = _copied(weight, self._forward)
-                place = Place(("edge_weight", value.name), ALL_EDGES, 1)
-                self._forward_places[weight.value] = self._places[weight.value] = place
-                self._kept[place.key] = ALL_EDGES, 1
+                self._save(weight.value, Place(("edge_weight", value.name), ALL_EDGES, 1))
 
     def _place(self, value: Value, key: Key, space: int, size: int) -> None:
         self._places[value] = Place(key, space, size)
@@ -234,9 +229,10 @@ class _Assembly:
     def _is_cheap(self, value: Value) -> bool:
         return is_cheap(value) if self._backend.recomputes else costs_nothing(value)
 
-    def _save(self, value: Value) -> Place:
-        """Lets forward keep a value for backward."""
-        place = Place(("saved", str(len(self._kept))), _own_space(value.space), value.size)
+    def _save(self, value: Value, place: Place | None = None) -> Place:
+        """Lets forward keep a value for backward, in a certain place or in one of its own."""
+        key = "saved", str(len(self._kept))
+        place = place or Place(key, _own_space(value.space), value.size)
         self._forward_places[value] = self._places[value] = place
         self._kept[place.key] = place.space, value.size
         return place

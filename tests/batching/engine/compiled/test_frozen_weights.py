@@ -145,16 +145,16 @@ def test_tensors_that_are_replaced_at_every_call_are_let_go(
 
 def test_weights_are_packed_once(monkeypatch: pytest.MonkeyPatch, network: Network) -> None:
     packed = []
-    right_side = NativeMemory._right_side
+    place_weight = NativeMemory._place_weight
 
     def counting(self: NativeMemory, *arguments: object) -> object:
         kept = arguments[-1]
         before = -1 if kept is None else len(kept)  # type: ignore[arg-type]
-        result = right_side(self, *arguments)  # type: ignore[arg-type]
+        result = place_weight(self, *arguments)  # type: ignore[arg-type]
         packed.append(kept is None or len(kept) > before)  # type: ignore[arg-type]
         return result
 
-    monkeypatch.setattr(NativeMemory, "_right_side", counting)
+    monkeypatch.setattr(NativeMemory, "_place_weight", counting)
     batch, x = make_batch(DAG, network), make_x(DAG)
     states(network, batch, x)
     if not packed:
