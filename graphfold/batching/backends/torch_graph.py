@@ -220,27 +220,23 @@ class GroupGraph:
         *args: Any,
         reuse: Sequence[View] = (),
         is_ordered: bool = True,
-        into: tuple[Callable[..., Any], str] | None = None,
         **options: Any,
     ) -> None:
         """Writes the call that computes a value, into its place or into memory of its own.
 
         Args:
             value: the value.
-            function: computes it of `args` and `options`.
+            function: computes it of `args` and `options`, and writes it into an `out`.
             *args: of the function.
             reuse: operands whose memory the result may take.
             is_ordered: whether the function gives contiguous memory.
-            into: the function that writes into given memory, and the name of that argument, if it
-                is another function.
             **options: of the function.
         """
         out = self.target(value)
         if out is None and is_ordered:
             out = self.reusable(value, reuse)
         if out is not None:
-            write, name = into or (function, "out")
-            write(*args, **options, **{name: out})
+            function(*args, **options, out=out)
         else:
             out = function(*args, **options)
             out = out if is_ordered else out.contiguous()

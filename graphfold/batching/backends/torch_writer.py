@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,11 +58,38 @@ _REVERSED: Mapping[Operation, Callable[..., Tensor]] = {
 }
 #: What is computed of truth values, not of numbers.
 _LOGICAL = (op.LOGICAL_AND, op.LOGICAL_OR, op.LOGICAL_NOT)
-#: The derivatives that torch has functions for.
-_SLOPES: Mapping[Operation, Any] = {
-    op.SIGMOID_GRAD: aten.sigmoid_backward,
-    op.TANH_GRAD: aten.tanh_backward,
-    op.RELU_GRAD: aten.threshold_backward,
+
+
+def _multiply_add(x: Any, y: Any, z: Any, **out: Any) -> Any:
+    """x * y + z."""
+    if isinstance(x, float):
+        x, y = y, x
+    if isinstance(z, float):
+        return torch.add(torch.mul(x, y), z, **out)
+    if isinstance(y, float):
+        return torch.add(z, x, alpha=y, **out)
+    return torch.addcmul(z, x, y, **out)
+
+
+def _slope(operation: Any, *limit: float) -> Callable[..., Any]:
+    """A derivative that torch has an operation for."""
+
+    def write(grad: Any, y: Any, out: Any = None) -> Any:
+        if out is None:
+            return operation.default(grad, y, *limit)
+        return operation.grad_input(grad, y, *limit, grad_input=out)
+
+    return write
+
+
+#: What torch has no function of the same name for.
+_FUNCTIONS: Mapping[Operation, Callable[..., Any]] = {
+    op.RELU: lambda x, **out: torch.clamp_min(x, 0, **out),
+    op.FMA: _multiply_add,
+    op.STANDARDISE: lambda x, mean, scale, **out: torch.mul(torch.sub(x, mean), scale, **out),
+    op.SIGMOID_GRAD: _slope(aten.sigmoid_backward),
+    op.TANH_GRAD: _slope(aten.tanh_backward),
+    op.RELU_GRAD: _slope(aten.threshold_backward, 0),
 }
 
 
@@ -86,12 +113,8 @@ class TorchWriter:
             **dict.fromkeys((op.MULTIPLY, op.MULTIPLY_TRANSPOSED), self._multiply),
             **dict.fromkeys((op.INTEGER, op.COUNT_EDGES), self._integer),
             **dict.fromkeys((op.REDUCE_SUM, op.REDUCE_MAX), self._reduce),
-            **dict.fromkeys(_SLOPES, self._slope),
             op.ADD: self._add,
-            op.RELU: self._relu,
             op.WHERE: self._where,
-            op.FMA: self._multiply_add,
-            op.STANDARDISE: self._standardise,
             op.CAT: self._cat,
             op.EXPAND: self._expand,
             op.SUM_EDGES: self._sum_edges,
@@ -180,17 +203,17 @@ class TorchWriter:
         return self._graph.argument("number", number=operand) if is_number else operand
 
     def _number_by_number(
-        self, value: Value, function: Callable[..., Tensor], *args: Any, **options: Any
+        self, value: Value, function: Callable[..., Tensor], operands: Iterable[Any]
     ) -> None:
         """An elementwise operation, which may write over an operand."""
         views = value.inputs
         is_ordered = all(map(is_in_order, views))
-        self._graph.compute(value, function, *args, reuse=views, is_ordered=is_ordered, **options)
+        self._graph.compute(value, function, *operands, reuse=views, is_ordered=is_ordered)
 
     def _elementwise(self, value: Value) -> None:
-        """An operation that torch has by the same name, with a special one for numbers at most."""
+        """An operation that torch has, most by the same name, with a special one for numbers."""
         operation, operands = value.operation, self._operands(value)
-        function = getattr(torch, operation.name, None)
+        function = _FUNCTIONS.get(operation) or getattr(torch, operation.name, None)
         if function is None:
             raise Unwritable(f"torch has no operation '{operation}'")
         if len(operands) == 2:
@@ -201,30 +224,11 @@ class TorchWriter:
                 function, operands = _REVERSED[operation], [y, x]
             else:
                 operands = [self._number(x), y]
-        self._number_by_number(value, function, *operands)
-
-    def _relu(self, value: Value) -> None:
-        self._number_by_number(value, torch.clamp_min, *self._operands(value), 0)
+        self._number_by_number(value, function, operands)
 
     def _where(self, value: Value) -> None:
         operands = map(self._number, self._operands(value, not_real=1))
-        self._number_by_number(value, torch.where, *operands)
-
-    def _standardise(self, value: Value) -> None:
-        x, mean, scale = map(self._number, self._operands(value))
-        self._number_by_number(value, torch.mul, torch.sub(x, mean), scale)
-
-    def _multiply_add(self, value: Value) -> None:
-        """x * y + z."""
-        x, y, z = self._operands(value)
-        if isinstance(x, float):
-            x, y = y, x
-        if isinstance(z, float):
-            self._number_by_number(value, torch.add, torch.mul(x, y), z)
-        elif isinstance(y, float):
-            self._number_by_number(value, torch.add, z, x, alpha=y)
-        else:
-            self._number_by_number(value, torch.addcmul, z, x, y)
+        self._number_by_number(value, torch.where, operands)
 
     def _truth(self, value: Value) -> None:
         """A truth value; in the memory of the pass it is one or zero."""
@@ -236,12 +240,6 @@ class TorchWriter:
         self._graph.store(value, node)
         if value not in self._places:
             self._graph.truths.add(value)
-
-    def _slope(self, value: Value) -> None:
-        args = [*map(self._number, self._operands(value))]
-        args += [0] if value.operation is op.RELU_GRAD else []
-        slope = _SLOPES[value.operation]
-        self._number_by_number(value, slope.default, *args, into=(slope.grad_input, "grad_input"))
 
     def _cat(self, value: Value) -> None:
         parts = [self._graph.view(v, range(len(v.shape))) for v in value.inputs]
