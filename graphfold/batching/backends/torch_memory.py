@@ -106,13 +106,15 @@ class TorchMemory(Memory):
         """The arguments of the function of a program, group by group."""
         groups = self.plan.groups_by_type[op_type]
         groups = groups[::-1] if self.is_backward else groups
-        columns = [self._column(op_type, argument, groups) for argument in program.arguments]
+        starts = [group.start for group in groups]
+        columns = [self._column(op_type, own, groups, starts) for own in program.arguments]
         return zip([g.size for g in groups], [g.num_edges for g in groups], *columns, strict=False)
 
-    def _column(self, op_type: int, argument: Argument, groups: Sequence[Group]) -> Iterable[Any]:
-        """One of the arguments, for each of some groups of a type."""
+    def _column(
+        self, op_type: int, argument: Argument, groups: Sequence[Group], starts: Sequence[int]
+    ) -> Iterable[Any]:
+        """One of the arguments, for each of some groups of a type, by their first rows."""
         kind, key, plan = argument.kind, argument.key, self.plan
-        starts = [group.start for group in groups]
         if kind in ("whole", "weight"):
             return repeat(self._find(op_type, key))
         if kind == "transposed":
