@@ -234,7 +234,7 @@ class Guard(TorchFunctionMode):
         is_paused: set while an operation runs, whose own code may read what it wants.
         refused: the first refusal, so that no code of a cell can catch it unseen.
         assumes_more: whether the trace holds only for more than one node.
-        counters: tensors of the cell that count its calls.
+        counters: tensors of the cell that count its calls, each with what a call adds.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Guard(TorchFunctionMode):
         super().__init__()
         self.is_paused = self.assumes_more = False
         self.refused: Untraceable | None = None
-        self.counters: list[Tensor] = []
+        self.counters: list[tuple[Tensor, int]] = []
         self._num_nodes, self._num_edges = num_nodes, num_edges
         self._in_rounds, self.find_place = in_rounds, find_place
 
@@ -264,7 +264,7 @@ class Guard(TorchFunctionMode):
         named = dict(zip(kwargs, values, strict=True))
         if plain is not args or any(map(operator.is_not, values, kwargs.values())):
             self._check_sizes(name, args, kwargs)
-        if name in NUMBERS and any(args[0] is counter for counter in self.counters):
+        if name in NUMBERS and any(args[0] is counter for counter, _ in self.counters):
             self.refuse("it reads how often it has been called")
         if name in NUMBERS or name.startswith("__array"):
             self.refuse(

@@ -98,7 +98,6 @@ class Recorder:
     become constants.
 
     Args:
-        arguments: the tensors that stand for the graph's arguments.
         row_dim: gives the dimension of a tensor that has a row for each node or edge, or None. Such
             a tensor has its rows one after the other, unless it is a view, so views are told by
             their strides.
@@ -108,27 +107,27 @@ class Recorder:
     Attributes:
         graph: what has been recorded.
         constants: name in the graph -> the tensor itself.
-        counted: tensors of the code that count its calls, each with what a call adds.
         made: all that has been computed.
     """
 
     def __init__(
-        self,
-        arguments: Sequence[Tensor],
-        row_dim: Callable[[Tensor], int | None],
-        guard: Guard,
-        differentiate: bool,
+        self, row_dim: Callable[[Tensor], int | None], guard: Guard, differentiate: bool
     ) -> None:
         self.graph = fx.Graph()
         self.constants: dict[str, Tensor] = {}
-        self.counted: list[tuple[Tensor, int]] = []
         self.made: list[weakref.ref[Tensor]] = []
         self._held: list[Tensor] = []  # so that no other tensor gets the identity of one
         self._nodes: dict[int, fx.Node] = {}
         self._row_dim, self._guard, self._differentiate = row_dim, guard, differentiate
         self._num_operations = 0
+
+    def run(self, function: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor]) -> None:
+        """Records what a function does with tensors without numbers, the graph's arguments."""
         for number, tensor in enumerate(arguments):
             self._note(tensor, self.graph.placeholder(f"argument_{number}"))
+        with handling_operations(self.record):
+            returned = function(*arguments)
+        self.graph.output([self.node_of(tensor) for tensor in returned])
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls an operation and notes the call."""
@@ -196,13 +195,12 @@ class Recorder:
         is_count = func.overloadpacket is torch.ops.aten.add_ and counter.dim() == 0
         if not is_count or counter.is_floating_point() or [type(n) for n in given] != [int]:
             raise Untraceable("it changes a tensor of its own in place, such as a buffer")
-        self.counted.append((counter, given[0]))
-        self._guard.counters.append(counter)
+        self._guard.counters.append((counter, given[0]))
         return counter
 
     def _refuse_computed(self, value: Any) -> Any:
         is_own = not isinstance(value, Tensor) or is_fake(value)
-        if any(value is counter for counter, _ in self.counted):
+        if any(value is counter for counter, _ in self._guard.counters):
             raise Untraceable("it reads how often it has been called")
         if not is_own and value.requires_grad and not value.is_leaf:
             raise Untraceable(
@@ -239,21 +237,6 @@ class Recorder:
             self.made.append(weakref.ref(tensor))
         self._nodes[id(tensor)] = node
         node.meta["val"] = tensor
-
-
-def record(
-    function: Callable[..., Sequence[Tensor]],
-    arguments: Sequence[Tensor],
-    row_dim: Callable[[Tensor], int | None],
-    guard: Guard,
-    differentiate: bool,
-) -> Recorder:
-    """The graph of a function of tensors without numbers; see `Recorder`."""
-    recorder = Recorder(arguments, row_dim, guard, differentiate)
-    with handling_operations(recorder.record):
-        returned = function(*arguments)
-    recorder.graph.output([recorder.node_of(tensor) for tensor in returned])
-    return recorder
 
 
 #: Operations that give views and do not say so.

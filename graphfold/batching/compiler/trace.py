@@ -24,7 +24,7 @@ from graphfold.batching.cell import Cell, NodeInput
 from graphfold.batching.check_states import check_state, unknown_field
 from graphfold.batching.children import Children, Readable, StateReader
 from graphfold.batching.compiler.guard import Guard, counted_len
-from graphfold.batching.compiler.recorder import record
+from graphfold.batching.compiler.recorder import Recorder
 from graphfold.batching.compiler.values import Untraceable
 from graphfold.batching.kernels.segment import Kernel
 from graphfold.batching.places import find_place, place_of_error
@@ -212,11 +212,19 @@ def trace(cell: Cell, signature: Signature, sizes: Sizes = SIZES) -> Trace:
     _operations()
     with torch.set_grad_enabled(signature.differentiate), _as_untraceable(), mode:
         row_dim = functools.partial(find_row_dim, signature, sizes)
-        found = record(run, list(given.values()), row_dim, guard, signature.differentiate)
-        if found.has_hooks:
+        recorder = Recorder(row_dim, guard, signature.differentiate)
+        recorder.run(run, [*given.values()])
+        if recorder.has_hooks:
             raise Untraceable("it registers hooks on tensors")
-    graph, constants, counted, made = found.graph, found.constants, found.counted, found.made
-    return Trace(graph, tuple(given), constants, counted, sizes, made, guard.assumes_more)
+    return Trace(
+        recorder.graph,
+        tuple(given),
+        recorder.constants,
+        guard.counters,
+        sizes,
+        recorder.made,
+        guard.assumes_more,
+    )
 
 
 def _call(cell: Cell, x: NodeInput, children: Children, guard: Guard) -> Mapping[str, Tensor]:
