@@ -7,7 +7,7 @@ reads lies in a buffer of the pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from graphfold.batching.compiler.values import (
     EDGES,
@@ -41,21 +41,20 @@ def costs_nothing(value: Value) -> bool:
 
 def placed_before_readers(again: Sequence[Value], values: Sequence[Value]) -> list[Value]:
     """Values with others among them, each of these where it is first needed, or at the end."""
-    left, placed = dict.fromkeys(again), []
+    left, placed = set(again), list[Value]()
 
-    def needed(value: Value) -> Iterator[Value]:
+    def place(value: Value) -> None:
+        left.discard(value)
         for view in value.inputs:
             if view.value in left:
-                del left[view.value]
-                yield from needed(view.value)
-                yield view.value
+                place(view.value)
+        placed.append(value)
 
     for value in values:
-        placed += [*needed(value), value]
+        place(value)
     for value in again:
         if value in left:
-            del left[value]
-            placed += [*needed(value), value]
+            place(value)
     return placed
 
 
