@@ -79,7 +79,7 @@ class GroupIndices:
 def _found_on_cpu(
     plan: PassSchedule, find: Callable[..., Mapping[int, Any]], arguments: Sequence[Any]
 ) -> Mapping[int, Any]:
-    """What a function finds of a plan, on the device of the plan in one transfer."""
+    """The indices that a function finds of a plan, sent to its device in one transfer."""
     found, device = find(plan.host, *arguments), plan.row.device
     if device.type == "cpu" or not found:
         return found
