@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -82,9 +83,9 @@ class GroupGraph:
         keys = dict.fromkeys(argument.key for argument in self._arguments)
         return TorchProgram(module.forward, tuple(self._arguments), tuple(keys))
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Symbolic:
-        """Writes a call of a function that is not torch's."""
-        return self._tracer.create_proxy("call_function", function, args, {})
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Symbolic:
+        """Writes a call of a function, which does not run: it may be one in Python."""
+        return self._tracer.create_proxy("call_function", function, args, options)
 
     def _placeholder(self, name: str) -> Symbolic:
         return fx.Proxy(self._graph.placeholder(name), self._tracer)
@@ -226,7 +227,8 @@ class GroupGraph:
 
         Args:
             value: the value.
-            function: computes it of `args` and `options`, and writes it into an `out`.
+            function: computes it of `args` and `options`, and writes it into an `out`; a partial
+                function writes such calls.
             *args: of the function.
             reuse: operands whose memory the result may take.
             is_ordered: whether the function gives contiguous memory.
@@ -235,10 +237,11 @@ class GroupGraph:
         out = self.target(value)
         if out is None and is_ordered:
             out = self.reusable(value, reuse)
+        write = function if isinstance(function, partial) else partial(self.call, function)
         if out is not None:
-            function(*args, **options, out=out)
+            write(*args, **options, out=out)
         else:
-            out = function(*args, **options)
+            out = write(*args, **options)
             out = out if is_ordered else out.contiguous()
         self.tensors[value] = out
         if value not in self._places:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -44,6 +45,8 @@ from graphfold.batching.compiler.values import (
 from graphfold.batching.kernels.gather import gather_sum
 
 aten = torch.ops.aten
+#: Notes a call of a function, see `GroupGraph.call`.
+Call: TypeAlias = Callable[..., Symbolic]
 
 #: What torch calls an operation with a number as its second operand, if that has another name.
 _WITH_NUMBER: Mapping[Operation, Callable[..., Tensor]] = {
@@ -60,33 +63,35 @@ _REVERSED: Mapping[Operation, Callable[..., Tensor]] = {
 _LOGICAL = (op.LOGICAL_AND, op.LOGICAL_OR, op.LOGICAL_NOT)
 
 
-def _multiply_add(x: Any, y: Any, z: Any, **out: Any) -> Any:
-    """x * y + z."""
+def _multiply_add(call: Call, x: Any, y: Any, z: Any, **out: Any) -> Symbolic:
+    """Writes x * y + z."""
     if isinstance(x, float):
         x, y = y, x
     if isinstance(z, float):
-        return torch.add(torch.mul(x, y), z, **out)
+        return call(torch.add, call(torch.mul, x, y), z, **out)
     if isinstance(y, float):
-        return torch.add(z, x, alpha=y, **out)
-    return torch.addcmul(z, x, y, **out)
+        return call(torch.add, z, x, alpha=y, **out)
+    return call(torch.addcmul, z, x, y, **out)
 
 
-def _slope(operation: Any, *limit: float) -> Callable[..., Any]:
+def _slope(operation: Any, *limit: float) -> Callable[..., Symbolic]:
     """A derivative that torch has an operation for."""
 
-    def write(grad: Any, y: Any, out: Any = None) -> Any:
+    def write(call: Call, grad: Any, y: Any, out: Symbolic | None = None) -> Symbolic:
         if out is None:
-            return operation.default(grad, y, *limit)
-        return operation.grad_input(grad, y, *limit, grad_input=out)
+            return call(operation.default, grad, y, *limit)
+        return call(operation.grad_input, grad, y, *limit, grad_input=out)
 
     return write
 
 
-#: What torch has no function of the same name for.
-_FUNCTIONS: Mapping[Operation, Callable[..., Any]] = {
-    op.RELU: lambda x, **out: torch.clamp_min(x, 0, **out),
+#: What torch has no function of the same name for -> what writes it by calls of others.
+_WRITTEN: Mapping[Operation, Callable[..., Symbolic]] = {
+    op.RELU: lambda call, x, **out: call(torch.clamp_min, x, 0, **out),
     op.FMA: _multiply_add,
-    op.STANDARDISE: lambda x, mean, scale, **out: torch.mul(torch.sub(x, mean), scale, **out),
+    op.STANDARDISE: lambda call, x, mean, scale, **out: call(
+        torch.mul, call(torch.sub, x, mean), scale, **out
+    ),
     op.SIGMOID_GRAD: _slope(aten.sigmoid_backward),
     op.TANH_GRAD: _slope(aten.tanh_backward),
     op.RELU_GRAD: _slope(aten.threshold_backward, 0),
@@ -213,7 +218,9 @@ class TorchWriter:
     def _elementwise(self, value: Value) -> None:
         """An operation that torch has, most by the same name, with a special one for numbers."""
         operation, operands = value.operation, self._operands(value)
-        function = _FUNCTIONS.get(operation) or getattr(torch, operation.name, None)
+        function = getattr(torch, operation.name, None)
+        if operation in _WRITTEN:
+            function = partial(_WRITTEN[operation], self._graph.call)
         if function is None:
             raise Unwritable(f"torch has no operation '{operation}'")
         if len(operands) == 2:
@@ -234,7 +241,8 @@ class TorchWriter:
         """A truth value; in the memory of the pass it is one or zero."""
         function, is_logical = getattr(torch, value.operation.name), value.operation in _LOGICAL
         x, *rest = self._operands(value, not_real=len(value.inputs) if is_logical else 0)
-        node = function(self._number(x), *(map(self._number, rest) if is_logical else rest))
+        rest = [*map(self._number, rest)] if is_logical else rest
+        node = self._graph.call(function, self._number(x), *rest)
         if not all(map(is_in_order, value.inputs)):
             node = node.contiguous()
         self._graph.store(value, node)
@@ -408,7 +416,9 @@ class TorchWriter:
         if len(value.shape) == 1:
             self._graph.compute(value, torch.cat, flat, 1)
         else:
-            self._graph.store(value, self._shaped(torch.cat(flat, 1), value), is_scratch=True)
+            self._graph.store(
+                value, self._shaped(self._graph.call(torch.cat, flat, 1), value), is_scratch=True
+            )
         return True
 
     def _reduced(self, grad: View, region: View) -> Symbolic:
@@ -416,7 +426,8 @@ class TorchWriter:
         node, dims = self._graph.view(grad), _stretched_dims(region)
         if not dims:
             return node
-        return torch.sum(self._graph.stretched(node, grad), dims, keepdim=True)
+        node = self._graph.stretched(node, grad)
+        return self._graph.call(torch.sum, node, dims, keepdim=True)
 
     def _accumulate(self, value: Value) -> None:
         """Adds up the gradient of a constant over the rows of the group."""
@@ -427,9 +438,9 @@ class TorchWriter:
         dims = [0, *_stretched_dims(region)]
         node = self._graph.stretched(self._graph.view(grad), grad)
         if region.offset == 0 and is_plain(region, shape) and math.prod(shape) == size:
-            sums.add_(torch.sum(node, dims).reshape(size))
+            sums.add_(self._graph.call(torch.sum, node, dims).reshape(size))
             return
-        total = torch.sum(node, dims, keepdim=True).reshape(shape)
+        total = self._graph.call(torch.sum, node, dims, keepdim=True).reshape(shape)
         flat = narrowed(sums.view(1, -1), region.offset, size)
         flat.as_strided(shape, region.steps).add_(total)
 

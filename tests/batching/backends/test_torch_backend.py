@@ -123,6 +123,23 @@ def test_torch_runs_what_native_code_cannot(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(way.startswith("eager (") for way in network.execution.values())
 
 
+@pytest.mark.usefixtures("own_programs")
+def test_functions_of_torch_may_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch Geometric puts a function in Python in the place of one, which asks for sizes."""
+    select, calls = torch.index_select, []
+
+    def replaced(values: Tensor, dim: int, *rest: Tensor, **options: Tensor) -> Tensor:
+        calls.append(dim < values.dim())
+        return select(values, dim, *rest, **options)
+
+    network = make_network(run="compiled", backend="torch")
+    want = run(network)
+    monkeypatch.setattr(torch, "index_select", replaced)
+    network.recompile()
+    torch.testing.assert_close(run(network), want, rtol=0, atol=0)
+    assert set(calls) == {True}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 @pytest.mark.parametrize("kind", ["trees", "rounds"])
