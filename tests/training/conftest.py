@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from shared_folders import made_once
+from training.shipped_models import small_overrides
 from training.tiny_runs import listops, train, write_corpora
 
 
@@ -26,3 +27,9 @@ def listops_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def listops_copy(listops_run: Path, tmp_path: Path) -> Path:
     """A copy of it, which the test may change."""
     return Path(shutil.copytree(listops_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def overrides(case: str, corpora: Path, tmp_path: Path) -> list[str]:
+    """The config of a small training of a case."""
+    return small_overrides(case, corpora, tmp_path)
