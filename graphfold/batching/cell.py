@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 NodeInput: TypeAlias = Tensor | Mapping[str, Tensor]
 State: TypeAlias = Mapping[str, Tensor]
 
+#: The part of x that is 1 for the nodes of graphs and 0 for those of padding.
+REAL = "real"
+
 
 class Cell(nn.Module, ABC):
     """A function of one node and its children, written for a group of nodes at once.
@@ -33,11 +36,14 @@ class Cell(nn.Module, ABC):
         arity: the number of children, or None for any number.
         reads: the fields that it reads from its children; by default its own fields. Every child
             must have them. A field that it does not list is zero for children of types without it.
+        reads_real: whether it takes statistics over nodes. In padded batches, what `before` returns
+            then gets one more part, `REAL`, [num_nodes_of_type, 1].
     """
 
     fields: Mapping[str, int]
     arity: int | None = None
     reads: tuple[str, ...] | None = None
+    reads_real: bool = False
     _types: tuple[str, ...] = ()  # the node types that a network gives it; for messages
 
     __prepare_scriptable__ = refuse_script

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphfold._torch import is_fake
+
 
 def is_batch_norm(module: object) -> bool:
     """True for torch's modules that normalise by statistics of the batch, or by running ones.
@@ -17,15 +19,20 @@ def is_batch_norm(module: object) -> bool:
     return hasattr(module, "track_running_stats")
 
 
-def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+def normalise(norm: nn.BatchNorm1d, h: Tensor, real: Tensor | None = None) -> Tensor:
     """`norm(h)`, over the rows of all processes where several train together.
 
     So N processes with parts of a batch compute the same as one process with the full batch. A
     single row has no variance, and is normalised by the running statistics.
+
+    Args:
+        norm: the normalisation.
+        h: [num_rows, size]
+        real: [num_rows, 1] 1 for the rows that statistics count, 0 for padding; None if all count.
     """
-    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if norm.training and is_distributed and torch.distributed.get_world_size() > 1:
-        return _normalise_together(norm, h)
+    # In a trace the compiler leaves padding out.
+    if norm.training and (_is_distributed() or (real is not None and not is_fake(h))):
+        return _normalise_together(norm, h, torch.ones_like(h[:, :1]) if real is None else real)
     if norm.training and h.shape[0] < 2:
         return functional.batch_norm(
             h, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
@@ -34,14 +41,20 @@ def normalise(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
     return normalised
 
 
-def _normalise_together(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
+def _is_distributed() -> bool:
+    is_joined = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return is_joined and torch.distributed.get_world_size() > 1
+
+
+def _normalise_together(norm: nn.BatchNorm1d, h: Tensor, real: Tensor) -> Tensor:
     """Batch normalisation over all processes, on any device (torch's own needs a GPU)."""
-    count = float(_sum_over_processes(h.new_tensor([h.shape[0]])))
-    mean = _sum_over_processes(h.sum(0)) / count
-    variance = _sum_over_processes((h - mean).square().sum(0)) / count
+    weight = real.square()  # trials of a compiled cell give it numbers of both signs
+    count = _sum_over_processes(weight.sum(0))
+    mean = _sum_over_processes((h * weight).sum(0)) / count
+    variance = _sum_over_processes(((h - mean).square() * weight).sum(0)) / count
     if norm.running_mean is not None and norm.running_var is not None:
         momentum = norm.momentum or 0.0
-        unbiased = variance.detach() * (count / max(count - 1, 1))
+        unbiased = variance.detach() * (count / (count - 1).clamp(min=1))
         norm.running_mean.lerp_(mean.detach(), momentum)
         norm.running_var.lerp_(unbiased, momentum)
         if norm.num_batches_tracked is not None:
@@ -66,5 +79,7 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 def _sum_over_processes(values: Tensor) -> Tensor:
+    if not _is_distributed():
+        return values
     total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
     return total

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from graphfold.batching.cell import Cell
+from graphfold.batching.cell import REAL, Cell
 from graphfold.batching.compiler import operations as op
 from graphfold.batching.compiler.elementwise import elementwise
 from graphfold.batching.compiler.node_views import NodeViews
@@ -111,16 +111,20 @@ class RunningStatistics:
     Args:
         mean: the name of the mean over a group.
         variance: the name of the mean of squares, from which the former has been taken.
+        share: the name of the share of rows that count; None if all do.
         running: where the cell keeps a mean of means, and one of unbiased variances.
         momentum: how much the last counts.
     """
 
     mean: str
     variance: str
+    share: str | None
     running: Sequence[TensorOf]
     momentum: float
 
-    def update(self, cell: nn.Module, mean: Tensor, variance: Tensor, num_rows: int) -> None:
+    def update(
+        self, cell: nn.Module, mean: Tensor, variance: Tensor, num_rows: int | Tensor
+    ) -> None:
         """Lets the last batch count; its mean and variance are of that many rows."""
         unbiased = variance * (num_rows / (num_rows - 1))
         for running, last in zip(self.running, (mean, unbiased), strict=True):
@@ -240,8 +244,8 @@ class _Lowering:
                 if not learned.isdisjoint(_ancestors([node]))
             ),
             running=tuple(
-                RunningStatistics(mean, variance, find(running), momentum)
-                for mean, variance, running, momentum in self._rows.normalisations
+                RunningStatistics(mean, variance, share, find(running), momentum)
+                for mean, variance, share, running, momentum in self._rows.normalisations
             ),
             counters=tuple(zip(counters, added, strict=True)),
             assumes_more=self._trace.assumes_more,
@@ -252,7 +256,7 @@ class _Lowering:
         if how == "shared":
             self._nodes.fixed[node] = None
             self._argument[node] = name
-        elif how in _ARGUMENTS and node.users:
+        elif how in _ARGUMENTS and (node.users or name == REAL):
             operation, space = _ARGUMENTS[how]
             if how == "edge" and self._signature.has_tables:
                 operation = op.LOOK_UP
@@ -262,7 +266,11 @@ class _Lowering:
                 self._nodes.require_dtype(node)
             name = how if operation is op.INTEGER else name
             shape = node.meta["val"].shape[1:]
-            self._nodes.note(node, self._to.add(operation, space, shape, name=name))
+            view = self._to.add(operation, space, shape, name=name)
+            self._nodes.note(node, view)
+            if (how, name) == ("x", REAL):
+                real = op.Term(self._to, view)
+                self._rows.real = (real * real).view  # trials give it numbers of both signs
 
     def _call(self, node: fx.Node) -> Any:
         inputs = node.all_input_nodes

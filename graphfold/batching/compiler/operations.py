@@ -289,13 +289,19 @@ def _standardise(b: Backward, v: Value, g: View) -> Cotangents:
     """Less the mean and divided by the spread over a group, which depend on all of its rows.
 
     Ioffe and Szegedy (2015), https://arxiv.org/abs/1502.03167, section 3. Its result is computed
-    once more, since it is read before the means are there and after.
+    once more, since it is read before the means are there and after. Rows that the means do not
+    count (`v.number`: which do, and their share) are changed by them, and do not change them.
     """
     x, _, scale = v.inputs
     cotangent = Term(b.to, g)
-    mean, slope = b.to.mean_of_group(g), b.to.mean_of_group((cotangent * Term(b.to, v.view)).view)
+    means = b.to.mean_of_group(g), b.to.mean_of_group((cotangent * Term(b.to, v.view)).view)
+    mean, slope = (Term(b.to, own) for own in means)
     again = Term(b.to, b.to.add(STANDARDISE, NODES, v.shape, v.inputs))
-    rest = cotangent - Term(b.to, mean) - again * Term(b.to, slope)
+    if v.number is None:
+        rest = cotangent - mean - again * slope
+    else:
+        real, share = (Term(b.to, own) for own in v.number)
+        rest = cotangent - (mean / share + again * (slope / share)) * real
     yield x, (rest * Term(b.to, scale)).view
 
 

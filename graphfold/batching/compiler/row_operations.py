@@ -33,12 +33,15 @@ class RowOperations:
         in_rounds: whether the cell runs in rounds, where a group is all nodes of a type.
 
     Attributes:
-        normalisations: the names of the mean and the variance of each group that is normalised and
-            keeps running statistics, the nodes of these, and their momentum.
+        normalisations: the names of the mean, the variance and the share of rows that count, of each
+            group that is normalised and keeps running statistics; the nodes of these, and their
+            momentum.
+        real: what is 0 for nodes that statistics do not count; None if they count all.
     """
 
     def __init__(self, nodes: NodeViews, in_rounds: bool) -> None:
-        self.normalisations: list[tuple[str, str, list[fx.Node], float]] = []
+        self.normalisations: list[tuple[str, str, str | None, list[fx.Node], float]] = []
+        self.real: View | None = None
         self._nodes, self._to, self._in_rounds = nodes, nodes.to, in_rounds
         self._weighted: set[str] = set()  # fields of which there is a weighted sum
 
@@ -119,19 +122,29 @@ class RowOperations:
         if is_training or mean is None:
             if not self._in_rounds:
                 raise Untraceable("it normalises over the nodes of a group (BatchNorm)")
-            own_mean = to.mean_of_group(given)
+            share = None if self.real is None else to.mean_of_group(self.real)
+            own_mean = self._mean(given, share)
             centred = Term(to, given) - Term(to, own_mean)
-            spread = to.mean_of_group((centred * centred).view)
+            spread = self._mean((centred * centred).view, share)
             if mean is not None:
-                names = own_mean.value.name, spread.value.name
+                own_share = None if share is None else share.value.name
+                names = own_mean.value.name, spread.value.name, own_share
                 self.normalisations.append((*names, [mean, variance], momentum))
             scale = (Term(to, spread) + epsilon).do(op.RSQRT)
             result = Term(to, given).do(op.STANDARDISE, Term(to, own_mean), scale)
+            result.view.value.number = None if share is None else (self.real, share)
         else:
             spread = to.add(COPY, given.space, given.shape, [self._nodes.of(variance)])
             scale = (Term(to, spread) + epsilon).do(op.RSQRT)
             result = (Term(to, given) - Term(to, self._nodes.of(mean))) * scale
         return [self._scaled(result, weight, bias), None, None]
+
+    def _mean(self, view: View, share: View | None) -> View:
+        """The mean over the nodes of a group that count, which are a share of all."""
+        if share is None or self.real is None:
+            return self._to.mean_of_group(view)
+        counted = (Term(self._to, view) * Term(self._to, self.real)).view
+        return (Term(self._to, self._to.mean_of_group(counted)) / Term(self._to, share)).view
 
     def _scaled(self, term: Term, weight: Any, bias: Any) -> View:
         """Multiplies by a weight and adds a bias, if they are given."""

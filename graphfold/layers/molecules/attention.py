@@ -102,10 +102,7 @@ class GraphAttention(Convolution):
         """
         weight, own_weight = softmax_with_own(children, score, own_score)
         total = children.sum(self._times(rows, weight)) + self._times(own, own_weight)
-        if self.bias is not None:
-            total = total + self.bias
-        new: Tensor = self.after_convolution(total)
-        return new
+        return total if self.bias is None else total + self.bias
 
     def _times(self, rows: Tensor, weight: Tensor) -> Tensor:
         by_head = rows.view(-1, *self.head_shape)
@@ -148,7 +145,8 @@ class GATCell(GraphAttention):
             own_score = own_score + mean_of_others(children, children.edge["bond"])
         score = functional.leaky_relu(score, SLOPE)
         own_score = functional.leaky_relu(own_score, SLOPE)
-        return self.finish(self.attend(children, rows, score, own, own_score), x, children)
+        total = self.attend(children, rows, score, own, own_score)
+        return self.finish(self.after_convolution(total, x), x, children)
 
 
 class GATv2Cell(GraphAttention):
@@ -184,7 +182,8 @@ class GATv2Cell(GraphAttention):
             own_joint = own_joint + mean_of_others(children, children.edge["bond"])
         score = self.score(functional.leaky_relu(joint, SLOPE), self.attention)
         own_score = self.score(functional.leaky_relu(own_joint, SLOPE), self.attention)
-        return self.finish(self.attend(children, rows, score, own, own_score), x, children)
+        total = self.attend(children, rows, score, own, own_score)
+        return self.finish(self.after_convolution(total, x), x, children)
 
 
 def mean_of_others(children: Children, values: Tensor) -> Tensor:

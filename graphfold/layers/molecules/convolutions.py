@@ -66,7 +66,7 @@ class GCNCell(Convolution):
         own = _norm(children.sum(is_other.unsqueeze(1)).squeeze(1), is_other)
         weight = _norm(children.child_count, own) * children.expand(own) * is_other
         total = children.sum("h", weight, own.square())
-        return self.finish(self.after_convolution(self.linear(total)), x, children)
+        return self.finish(self.after_convolution(self.linear(total), x), x, children)
 
 
 def _norm(count: Tensor, like: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class GINCell(Convolution):
 
     def forward(self, x: NodeInput, children: Children) -> State:
         """The state after one more round."""
-        h = self.update(self.update.own() * children.previous("h") + children.sum("h"))
+        h = self.update(self.update.own() * children.previous("h") + children.sum("h"), x)
         return self.finish(h, x, children)
 
 
@@ -173,7 +173,7 @@ class GINECell(Convolution):
         """The state after one more round."""
         messages = torch.relu_(children.rows("h") + children.edge["bond"])
         own = self.update.own() * children.previous("h")
-        return self.finish(self.update(own + children.sum(messages)), x, children)
+        return self.finish(self.update(own + children.sum(messages), x), x, children)
 
 
 class GINUpdate(nn.Module):
@@ -191,9 +191,9 @@ class GINUpdate(nn.Module):
         """1 + ε, the factor of the old state."""
         return 1.0 if self.epsilon is None else 1 + self.epsilon
 
-    def forward(self, total: Tensor) -> Tensor:
-        """[num_rows, size] the new state."""
-        new: Tensor = self.last(self.outer(self.between(self.inner(total))))
+    def forward(self, total: Tensor, x: NodeInput) -> Tensor:
+        """[num_rows, size] the new state; x is the input of the cell."""
+        new: Tensor = self.last(self.outer(self.between(self.inner(total), x)), x)
         return new
 
 
@@ -276,7 +276,8 @@ class PNACell(Convolution):
         if self.edge_encoder is not None:
             messages = messages + children.edge["bond"]
         joined = torch.cat([h, *self._scaled(_aggregate(messages, children), children)], 1)
-        return self.finish(self.after_convolution(self.outer(self.inner(joined))), x, children)
+        new = self.after_convolution(self.outer(self.inner(joined)), x)
+        return self.finish(new, x, children)
 
     def _scaled(self, rows: Tensor, children: Children) -> tuple[Tensor, Tensor, Tensor]:
         """[group_size, width] each: the aggregates unscaled, amplified and attenuated."""

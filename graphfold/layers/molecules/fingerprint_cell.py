@@ -81,7 +81,7 @@ class FingerprintCell(Convolution):
         total = children.previous("h") + children.sum("h")
         if self.edge_encoder is not None:
             total = total + children.sum(children.edge["bond"])
-        h = self.drop(self.after_convolution(self.by_degree(total, children.count)), x)
+        h = self.drop(self.after_convolution(self.by_degree(total, children.count), x), x)
         new = torch.softmax(self.contribution(h), dim=1)
         return {"h": h, "fingerprint": children.previous("fingerprint") + new}
 

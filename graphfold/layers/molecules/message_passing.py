@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from graphfold.batching.cell import Cell, NodeInput, State
+from graphfold.batching.cell import REAL, Cell, NodeInput, State
 from graphfold.batching.children import Children
 from graphfold.errors import ConfigError, ShapeError
 from graphfold.layers.activation import get_activation
 from graphfold.layers.dropout import StateDropout
 from graphfold.layers.encoders.column_encoder import features, parts
 from graphfold.layers.feature_cell import apply_mask
-from graphfold.layers.normalisation import normalise
+from graphfold.layers.normalisation import is_batch_norm, normalise
 
 #: The field that joins the states of all rounds, and the functions that join them.
 JUMP = "jump"
@@ -60,6 +60,11 @@ class Convolution(Cell):
             self.reads = (next(iter(fields)),)
         self.dropout = StateDropout(dropout)
         self.residual, self.jumping = residual, jumping
+
+    @property
+    def reads_real(self) -> bool:  # type: ignore[override]
+        """True if it normalises over the nodes of a batch."""
+        return any(map(is_batch_norm, self.modules()))
 
     def before(self, x: NodeInput) -> NodeInput:
         """The features, and the dropout mask."""
@@ -134,10 +139,10 @@ class AfterConvolution(nn.Module):
             raise ConfigError(f"there is no norm '{norm}'. Use {' or '.join(NORMS)}, or null.")
         self.norm = None if norm is None else NORMS[norm](size)
 
-    def forward(self, h: Tensor) -> Tensor:
-        """[num_rows, size], like `h`."""
+    def forward(self, h: Tensor, x: NodeInput) -> Tensor:
+        """[num_rows, size], like `h`; x is the input of the cell, with `REAL` in padded batches."""
         if isinstance(self.norm, nn.BatchNorm1d):
-            h = normalise(self.norm, h)
+            h = normalise(self.norm, h, parts(x).get(REAL))
         elif self.norm is not None:
             h = self.norm(h)
         return self.activation_(h)

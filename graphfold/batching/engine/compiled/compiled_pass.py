@@ -138,9 +138,12 @@ class CompiledPass:
 
     def _update(self, op_type: int, cell: CompiledCell, memory: Memory) -> None:
         """Lets a batch count in running statistics."""
-        num_rows, own = self.plan.count_rows(op_type), memory.own[op_type]
+        own = memory.own[op_type]
         for running in cell.lowered.running:
             mean, variance = (own["group", n][0] for n in (running.mean, running.variance))
+            num_rows: int | Tensor = self.plan.count_rows(op_type)
+            if running.share is not None:
+                num_rows = num_rows * own["group", running.share][0]
             running.update(self._called[op_type], mean, variance, num_rows)
         for counter, count in cell.lowered.counters:
             counter.find(self._called[op_type]).add_(count)
