@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphfold.batching import Batch, Pass
 from graphfold.batching.batch import plan_batch
+from graphfold.batching.padding import Padding
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.policies import get_policy
 from graphfold.dag import TypedDAG, nodes_of_graphs, select
@@ -168,6 +170,9 @@ PLAN_AHEAD, PLAN_AHEAD_NODES = 8, 1 << 15
 #: together, some tens of megabytes.
 KEPT_NODES = 1 << 16
 
+#: Batches of so many epochs, and so many of each, decide the sizes of static shapes.
+SAMPLED_EPOCHS, SAMPLED_BATCHES = 4, 256
+
 
 class GraphDataset(Dataset[Batch]):
     """Planned batches of a corpus: `dataset[numbers]` is a `Batch` of these records.
@@ -180,6 +185,9 @@ class GraphDataset(Dataset[Batch]):
         lowered: the graphs that the model computes in place of those of `dag`, one for each; None
             if the model computes the graphs of `dag`.
         read: returns the graphs with some numbers, encoded; None if all of them are in `dag`.
+
+    Attributes:
+        padding: fills batches up to one of a few sizes; None for batches as they are.
     """
 
     def __init__(
@@ -197,6 +205,7 @@ class GraphDataset(Dataset[Batch]):
         get_policy(policy)  # raises an error for an unknown one
         self.policy = policy
         self.share = share
+        self.padding: Padding | None = None
         self._read = read
         self._computed = dag if lowered is None else lowered
         # With `read`, equal nodes are found batch by batch.
@@ -205,10 +214,26 @@ class GraphDataset(Dataset[Batch]):
 
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         """The graphs with these numbers."""
-        lowered = None if self.lowered is None else select(self.lowered, numbers)
-        dag = select(self.dag, numbers) if self._read is None else self._read(numbers)
+        dag, lowered = self.graphs(numbers)
+        if self.padding is not None:
+            return self.padding.plan(dag, lowered)
         equal = self.equal_among(numbers)
         return plan_batch(dag, lowered, self.passes, self.policy, self.share, equal)
+
+    def graphs(self, numbers: Sequence[int]) -> tuple[TypedDAG, TypedDAG | None]:
+        """The graphs with these numbers, and those that the model computes in their place."""
+        lowered = None if self.lowered is None else select(self.lowered, numbers)
+        return select(self.dag, numbers) if self._read is None else self._read(numbers), lowered
+
+    def pad(self, sampler: BatchSampler) -> None:
+        """Chooses the sizes of `padding` by the batches of some epochs."""
+        numbers: list[list[int]] = []
+        for epoch in range(SAMPLED_EPOCHS):
+            sampler.set_epoch(epoch)
+            numbers += islice(sampler, SAMPLED_BATCHES)
+        sampler.set_epoch(0)
+        if numbers:
+            self.padding = Padding(map(self.graphs, numbers), self.passes)
 
     def equal_among(self, numbers: Sequence[int]) -> EqualNodes | None:
         """The equal nodes among the graphs with these numbers; None without sharing."""

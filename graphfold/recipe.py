@@ -49,6 +49,7 @@ from graphfold.training.config.trust import TRAINED, named_packages, refuse_untr
 from graphfold.training.console import describe_data, describe_positive, metrics_table, print_new
 from graphfold.training.loop.checks import (
     check_measured,
+    check_padding,
     check_targets,
     refuse_unread_options,
     warn_of_leak,
@@ -267,6 +268,7 @@ def start_run(
     decided = decide(config, data)
     first = begin_member(decided, data, 0, callbacks)  # its faults are told before work
     refuse_unread_options(decided, first, len(data.split.val))
+    check_padding(first.model, data)
     check_targets(first.model, data)
     of_graphs = first.model.head.level == "graph"
     check_measured(first.model, data.chunks("train", encoded=True, facts=of_graphs))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphfold._torch import outside_modes
 from graphfold.batching.scheduling.deduplicate import EqualNodes
+from graphfold.batching.scheduling.filling import Filling
 from graphfold.batching.scheduling.passes import Pass
 from graphfold.batching.scheduling.schedule import Schedule, build_schedule
 from graphfold.dag import TypedDAG
@@ -150,6 +151,7 @@ def plan_batch(
     policy: str = "depth",
     share: bool = False,
     equal: EqualNodes | None = None,
+    filling: Filling | None = None,
 ) -> Batch:
     """A planned batch.
 
@@ -160,10 +162,11 @@ def plan_batch(
         policy: how to plan them.
         share: whether equal nodes are computed once.
         equal: which nodes of what is computed are equal, if it is known; see `build_schedule`.
+        filling: the levels of padding; see `build_schedule`.
     """
     computed = dag if lowered is None else lowered
     versions = computed.versions
-    schedule = build_schedule(computed, passes, policy, share, equal)
+    schedule = build_schedule(computed, passes, policy, share, equal, filling)
     if lowered is None:
         return Batch(dag, schedule, versions)
     return LoweredBatch(dag, schedule, lowered, versions)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching.batch import Batch
-from graphfold.batching.cell import Cell, NodeInput, State, makes_tables
+from graphfold.batching.cell import REAL, Cell, NodeInput, State, makes_tables
 from graphfold.batching.check_states import as_mapping
 from graphfold.batching.engine.compiled.choice import EAGER, Choice, find_compiled
 from graphfold.batching.engine.compiled.compiled_rounds import run_compiled_rounds
@@ -361,6 +361,9 @@ class RowRun:
             return x
         with NativeLinear():
             found = self.inputs.before(op_type, cell, x)
+        real = self.batch.schedule.real
+        if real is not None and cell.reads_real:
+            found = {**dict(parts(found)), REAL: real[op_type].to(cell_dtype([cell], [found]))}
         return as_many(found, self.inputs.num_sources(op_type), cell, "before")
 
     def _given(self, plan: PassSchedule) -> Mapping[str, Tensor]:

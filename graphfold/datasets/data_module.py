@@ -84,6 +84,7 @@ class DataModule:
         source = {"corpus": corpus, "adapter": adapter, "path": path, "variant": variant}
         self.settings = DataSettings.of({**source, **settings})
         check_split(self.settings)
+        self.settings.check_shapes()
         self._options = {key: value for key, value in settings.items() if key not in NAMES}
         self.source = DataSource(corpus, adapter, path, variant, self._options, NAMES)
         self.root = Path(self.settings.root or default_root()).expanduser()
@@ -293,13 +294,15 @@ class DataModule:
             shuffle: whether the order changes with the epoch (`loader.sampler.set_epoch`) instead
                 of being that of the files; by default for train only.
             pin_memory: whether batches come in page-locked memory, for a GPU.
-            share: whether equal nodes of a batch are computed once.
+            share: whether equal nodes of a batch are computed once; never in batches that are
+                shuffled and padded, see `DataSettings.shapes`.
             lowering: makes the graphs that the model computes, from those of the part and the
                 number of processes to use; None if the model computes the graphs of the part.
             seed: of the order; None for that of the split.
 
         Raises:
-            ConfigError: if the part is unknown, or the processes are too many.
+            ConfigError: if the part is unknown, the processes are too many, or the batches cannot
+                be padded.
         """
         from graphfold.loader import BatchSampler, GraphDataset, GraphLoader  # loads the engine
 
@@ -325,7 +328,11 @@ class DataModule:
             rank,
             world_size,
         )
+        is_static = shuffle and self.settings.shapes == "static"
+        share = share and not is_static
         dataset = GraphDataset(dag, passes, self.policy, share, lowered, read)
+        if is_static:
+            dataset.pad(sampler)
         return GraphLoader(dataset, sampler, pin_memory)
 
     def _scored_together(self, num_nodes: Tensor) -> int:

@@ -53,6 +53,8 @@ class DataSettings:
         policy: which nodes run together, see `graphfold.batching.scheduling.policies`.
         share: whether equal nodes of a batch are computed once, see `build_schedule`; "auto": if
             the model computes equal nodes equally.
+        shapes: "static" fills training batches up to one of a few sizes, see
+            `graphfold.batching.padding`; "free" leaves them as they are.
 
         min_count: how often a word must occur in the training part to be in a vocabulary.
         max_vocabulary: the most words that each vocabulary keeps; None for all.
@@ -86,6 +88,7 @@ class DataSettings:
     max_nodes: From1 | None = None
     policy: Annotated[str, Limits(choices=tuple(POLICIES.paths))] = "depth"
     share: Literal["auto"] | bool = "auto"
+    shapes: Literal["free", "static"] = "free"
 
     min_count: From1 = 1
     max_vocabulary: From1 | None = None
@@ -105,6 +108,15 @@ class DataSettings:
         if faults:
             raise ConfigError("\n".join(faults))
         return DataSettings(**_settings(values))
+
+    def check_shapes(self) -> None:
+        """Raises ConfigError for settings that static shapes do not go with."""
+        if self.shapes == "static" and (self.share is True or self.policy != "depth"):
+            raise ConfigError(
+                "data.shapes=static fills the levels of batches, whose nodes all run by depth, but "
+                f"data.policy={self.policy} and data.share={self.share} are set. Set "
+                "data.policy=depth and data.share=auto, or data.shapes=free."
+            )
 
 
 #: The names of the settings.

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from graphfold.batching import Batch
+from graphfold.batching.padding import without_padding
 from graphfold.dag import select
 from graphfold.errors import ConfigError, did_you_mean, some_of
 from graphfold.layers import Head, Model
@@ -260,7 +261,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def halves(batch: Batch, plan: Callable[..., Batch], policy: str) -> list[Batch]:
-    """The two halves of a batch, planned in the same way, on the same device.
+    """The two halves of a batch without padding, planned in the same way, on the same device.
 
     Args:
         batch: the batch.
@@ -271,7 +272,7 @@ def halves(batch: Batch, plan: Callable[..., Batch], policy: str) -> list[Batch]
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     device = batch.dag.op_type.device
-    dag = batch.dag.to("cpu")
+    dag = without_padding(batch.dag.to("cpu"))
     middle = (dag.num_graphs + 1) // 2
     parts = [select(dag, range(middle)), select(dag, range(middle, dag.num_graphs))]
     return [plan(part, policy, batch.schedule.is_shared).to(device) for part in parts]

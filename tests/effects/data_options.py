@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +19,7 @@ from effects.lab import Lab
 from effects.table import Rows
 from training.tiny_runs import MOLECULES, WORDS
 
-from graphfold.batching import POLICIES, Up
+from graphfold.batching import POLICIES, Rounds, Up
 from graphfold.batching.batch import plan_batch
 from graphfold.dag import Column, GraphBuilder, NodeType, Schema
 from graphfold.dag.compare import difference
@@ -374,6 +375,21 @@ def _(lab):
         for share in (False, True)
     }
     assert sizes[True] < sizes[False]
+
+
+@row.nothing("data.shapes", "static: padded batches make the same step, and few shapes")
+def _(lab):
+    step = (*("optimizer=sgd", "optimizer.lr=0.1"), "data.batch_size=8")
+    free, static = (lab.run("molecules", *step, f"data.shapes={s}") for s in ("free", "static"))
+    for name, value in static.weights().items():
+        torch.testing.assert_close(value, free.weights()[name], rtol=1e-4, atol=1e-5)
+    assert re.search(r"static shapes: \d of 3 batches fill one of 12 sizes", static.printed)
+    assert "static shapes" not in free.printed
+    loader = lab.data("molecules", *step, "data.shapes=static").loader("train", [Rounds("bond", 1)])
+    assert len({batch.dag.num_nodes for batch in loader}) <= len(loader.dataset.padding.sizes)
+    for other in ("policy=agenda", "share=true"):
+        with pytest.raises(ConfigError, match=r"data\.shapes=static fills the levels"):
+            lab.data("trees", "data.shapes=static", f"data.{other}")
 
 
 # Words

@@ -82,7 +82,14 @@ READ: dict[str, str] = {
         ("data.root", "data.cache_dir", "data.num_workers"), "of the machine: no number changes"
     ),
     **dict.fromkeys(
-        ("data.seed", "data.batch_size", "data.max_nodes", "data.policy", "data.share"),
+        (
+            "data.seed",
+            "data.batch_size",
+            "data.max_nodes",
+            "data.policy",
+            "data.share",
+            "data.shapes",
+        ),
         "all data are served in batches",
     ),
     **dict.fromkeys(

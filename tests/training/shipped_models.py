@@ -44,6 +44,8 @@ MORE = {
     "missing targets": ("experiment=tox21_best",),
     "pairs": ("experiment=sick_tree_lstm",),
     "words in order": ("experiment=ud_relations",),
+    "shapes of molecules": ("data=esol", "model=gin", "data.shapes=static"),
+    "shapes of trees": ("data=sst", "model=binary_tree_lstm", "data.shapes=static"),
     "weights": ("data=smiles", "data.path=FILE", "data.target_columns=[y]",
         "data.weight_column=weight", "model=dmpnn"),
 }  # fmt: skip

@@ -33,9 +33,9 @@ class RowOperations:
         in_rounds: whether the cell runs in rounds, where a group is all nodes of a type.
 
     Attributes:
-        normalisations: the names of the mean, the variance and the share of rows that count, of each
-            group that is normalised and keeps running statistics; the nodes of these, and their
-            momentum.
+        normalisations: the names of the mean, the variance and the share of rows that count, of
+            each group that is normalised and keeps running statistics; the nodes of these, and
+            their momentum.
         real: what is 0 for nodes that statistics do not count; None if they count all.
     """
 

@@ -14,6 +14,7 @@ from graphfold.batching.kernels.gather import RowIndex
 from graphfold.batching.kernels.row_numbers import Classes, Numbers, first_equal
 from graphfold.batching.scheduling.deduplicate import EqualNodes, deduplicate
 from graphfold.batching.scheduling.edges import Edges, depth_of_pass
+from graphfold.batching.scheduling.filling import Filling
 from graphfold.batching.scheduling.pass_schedule import Group as Group
 from graphfold.batching.scheduling.pass_schedule import PassSchedule as PassSchedule
 from graphfold.batching.scheduling.passes import Pass, Rounds, check_passes
@@ -41,6 +42,7 @@ class Schedule:
         structure: `TypedDAG.structure` of the graphs.
         sources: by op type, the nodes whose inputs cells are given; None for all nodes.
         class_of: [num_nodes] the class of each node; None if each is a class of its own.
+        real: by op type, [num_nodes_of_type, 1] 1, and 0 for nodes of padding; None without any.
         on_cpu: of a plan on a GPU, the plan that it is a copy of.
     """
 
@@ -50,6 +52,7 @@ class Schedule:
     structure: int
     sources: tuple[Sources, ...] | None = None
     class_of: Tensor | None = None
+    real: tuple[Tensor, ...] | None = None
     on_cpu: Schedule | None = None
 
     @property
@@ -89,6 +92,7 @@ class Schedule:
             self.structure,
             None if sources is None else tuple(Sources(*map(function, own)) for own in sources),
             None if class_of is None else function(class_of),
+            None if self.real is None else tuple(map(function, self.real)),
             None if passes[0].row.is_cpu else self.on_cpu or self,
         )
 
@@ -113,6 +117,7 @@ def build_schedule(
     policy: str = "depth",
     share: bool = False,
     equal: EqualNodes | None = None,
+    filling: Filling | None = None,
 ) -> Schedule:
     """Plans the passes over all graphs of `dag` at once, with array operations only.
 
@@ -128,6 +133,7 @@ def build_schedule(
         policy: the name of a policy of `graphfold.batching.scheduling.policies`.
         share: whether nodes that must be equal are computed once.
         equal: what `deduplicate` says of these graphs and passes, if it is known already.
+        filling: the levels of padding, for the policy "depth" without sharing; None without any.
 
     Raises:
         KindError: if the passes are no list of passes.
@@ -149,9 +155,13 @@ def build_schedule(
         ]
     else:
         inputs = CellInputs(op_type, None, sizes)
-        own = [_build_pass(dag, item, policy, inputs) for item in passes]
+        own = [
+            _build_pass(dag, item, policy, inputs, filling=(number, filling))
+            for number, item in enumerate(passes)
+        ]
     plans, unrolled = tuple(plan for plan, _ in own), tuple(rounds for _, rounds in own)
-    return Schedule(plans, unrolled, tuple(passes), dag.structure, sources, class_of)
+    real = None if filling is None else filling.real
+    return Schedule(plans, unrolled, tuple(passes), dag.structure, sources, class_of, real)
 
 
 def _build_pass(
@@ -162,6 +172,7 @@ def _build_pass(
     classes: Classes | None = None,
     depth: IntArray | None = None,
     stages: Sequence[IntArray | None] = (),
+    filling: tuple[int, Filling | None] = (0, None),
 ) -> tuple[PassSchedule, UnrolledRounds | None]:
     """The plan of one pass over the quotient graph of classes, with rounds unrolled.
 
@@ -175,7 +186,11 @@ def _build_pass(
     if classes is not None:
         edges = edges.select(classes.representative, np.append(classes.inverse, -1))
         graph = graph[classes.representative]
-    depth = depth_of_pass(dag, item, edges) if depth is None else depth
+    number, own = filling
+    if own is not None:
+        edges, depth = own.fill(number, item, edges)
+    elif depth is None:
+        depth = depth_of_pass(dag, item, edges)
     rank = _rank(dag.num_graphs, graph, edges, depth)
     step = choose(PassGraph(inputs.op_type, depth, edges))
     return plan_levels(inputs, edges, step, rank), None

@@ -149,7 +149,7 @@ def _in_full(weight: Tensor) -> Tensor:
 
 
 class ProgressLine(Callback):
-    """Prints a line per epoch, one on the execution of cells, and a bar on a terminal.
+    """Prints a line per epoch, one on the execution of cells, one on padding, and a bar.
 
     Args:
         is_best: returns whether the saved epoch is the best so far.
@@ -160,6 +160,7 @@ class ProgressLine(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._started = self._shown = 0.0
+        self._said_padding = False
         self._printed: frozenset[str] = frozenset()  # the executions of cells
 
     def on_train_epoch_start(self, loop: Loop) -> None:
@@ -196,6 +197,10 @@ class ProgressLine(Callback):
         self._stop_bar()
         if not loop.is_first:
             return
+        padding = None if loop.batches is None else loop.batches.dataset.padding
+        if padding is not None and not self._said_padding:
+            print(padding, flush=True)
+            self._said_padding = True
         value = loop.metrics.get(loop.monitor)
         parts = [
             f"epoch {loop.epoch + 1}/{loop.trainer.max_epochs}",

@@ -23,6 +23,7 @@ from graphfold.datasets.inspection.graph_hash import describe_leak, has_molecule
 from graphfold.errors import ConfigError, DataError, some_of
 from graphfold.layers import Head, Model
 from graphfold.layers.dropout import drops_out
+from graphfold.layers.molecules.message_passing import AfterConvolution
 from graphfold.layers.normalisation import is_batch_norm
 from graphfold.layers.uncertainty.calibration import makes_intervals
 from graphfold.options import refuse_unread
@@ -133,6 +134,17 @@ def _refuse_unvalidated(config: TrainingConfig, loop: Loop) -> None:
             f"{readers[0]} waits for metrics of the validation part, and there is none. {remedy}, "
             "or leave it out."
         )
+
+
+def check_padding(model: Model, data: DataModule) -> None:
+    """Raises ConfigError if a part of a model would take padding for nodes; see `Padding`."""
+    known = {module.norm for module in model.modules() if isinstance(module, AfterConvolution)}
+    for name, module in model.named_modules():
+        if data.settings.shapes == "static" and is_batch_norm(module) and module not in known:
+            raise ConfigError(
+                f"data.shapes=static pads batches, and {name}, a {type(module).__name__}, would "
+                "take statistics over padding. Use LayerNorm, or set data.shapes=free."
+            )
 
 
 #: Words in the names of torch's functions that draw, or may read more than one row.

@@ -130,6 +130,7 @@ class Loop:
         epoch: the number of this epoch, from 0 on.
         step: the number of steps so far.
         batch_index: the number of the batch in its epoch, of `num_batches`.
+        batches: the training batches, from the first epoch on.
         metrics: val/NAME -> value after the last validation; None where it is undefined.
         train_loss: the mean loss of the last complete epoch.
         rate: its learning rate.
@@ -172,6 +173,7 @@ class Loop:
         self.metrics: Metrics = {}
         self.train_loss = self.rate = float("nan")
         self.should_stop = False
+        self.batches: GraphLoader | None = None
         self._first_count = self._count = self._epoch_count = 0.0
         self._epoch_loss = torch.zeros(())
         self._least_loss = torch.zeros(())  # of a row, in this epoch; NaN if one is NaN
@@ -237,6 +239,7 @@ class Loop:
         """Trains on the training part once."""
         in_training_mode(self.model, self.frozen)
         batches.sampler.set_epoch(self.epoch)
+        self.batches = batches
         self.num_batches = Trainer.limited(len(batches), self.trainer.limit_train_batches)
         self._epoch_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._least_loss = torch.zeros((), dtype=torch.float64, device=self.device)
