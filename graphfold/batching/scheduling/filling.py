@@ -50,7 +50,7 @@ class Filling:
         """By op type, [num_nodes_of_type, 1] 1 for nodes of graphs and 0 for those of padding."""
         found = []
         for t, count in enumerate(self.dag.num_nodes_by_type):
-            real = torch.ones(count, 1)
+            real = torch.ones(count, 1, device="cpu")
             real[count - self.left[NODES, t, 0] :] = 0
             found.append(real)
         return tuple(found)
