@@ -233,7 +233,8 @@ class _Assembly:
         """Lets forward keep a value for backward, in a certain place or in one of its own."""
         key = "saved", str(len(self._kept))
         place = place or Place(key, _own_space(value.space), value.size)
-        self._forward_places[value] = self._places[value] = place
+        self._forward_places[value] = place
+        self._places.setdefault(value, place)  # a factor of a weight's gradient may lie elsewhere
         self._kept[place.key] = place.space, value.size
         return place
 
