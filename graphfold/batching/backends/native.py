@@ -16,7 +16,7 @@ from graphfold.batching.compiler.program import Key, Place, Program, Rows, Weigh
 from graphfold.batching.compiler.values import Value
 from graphfold.batching.native.library import load, why_missing
 from graphfold.batching.native.linear import FEW_MULTIPLICATIONS
-from graphfold.batching.native.readable import all_readable, readable
+from graphfold.batching.native.readable import What, readable
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
 #: Fewer multiplications do not repay packing a weight that can be read as it lies.
@@ -32,36 +32,23 @@ class NativeMemory(Memory):
     def __init__(self, plan: PassSchedule, dtype: torch.dtype, is_backward: bool) -> None:
         super().__init__(plan, dtype, is_backward)
         self._library, self._num_threads = load(dtype), torch.get_num_threads()
-
-    def place_integers(self, tensors: Mapping[str, tuple[Tensor, int]]) -> None:
-        links = self._links()
-        super().place_integers({**tensors, **links})
-        # The addresses of the links; 0 for one that is not needed.
-        table = [self.shared[name, ""].data_ptr() for name in links]
-        self._link_table = array("q", table + [0] * (6 - len(table)))
-
-    def _links(self) -> dict[str, tuple[Tensor, int]]:
-        """Who reads whom, in the order of native/program.h."""
-        plan, num_edges, num_rows = self.plan, self.plan.num_edges, self.plan.num_rows
-        links = {"child_ptr": (plan.child_ptr, num_rows + 1)}
-        if self.is_backward:
-            links["reader_ptr"] = plan.reader_ptr, num_rows + 2
-            links["reader_edge"] = plan.reader_edge, num_edges
-            links["reader"] = plan.reader, num_edges
-            if plan.following is not None:
-                ptr, row = plan.following
-                links["next_ptr"], links["next_row"] = (ptr, num_rows + 2), (row, num_rows + 1)
-        return links
+        # Who reads whom, in the order of native/program.h.
+        links = [("child_ptr", plan.child_ptr, plan.num_rows + 1)]
+        if is_backward:
+            links += [
+                ("reader_ptr", plan.reader_ptr, plan.num_rows + 2),
+                ("reader_edge", plan.reader_edge, plan.num_edges),
+                ("reader", plan.reader, plan.num_edges),
+            ]
+        if is_backward and plan.following is not None:
+            ptr, row = plan.following
+            links += [("next_ptr", ptr, plan.num_rows + 2), ("next_row", row, plan.num_rows + 1)]
+        self._links = [self.take(own, ("the plan's", name), size) for name, own, size in links]
 
     def take(
-        self,
-        tensors: Sequence[Tensor],
-        names: Sequence[Key],
-        sizes: Sequence[int] | None = None,
-        by_strides: bool = False,
-    ) -> Sequence[Tensor]:
-        dtype = self.dtype if sizes is None else torch.int64
-        return all_readable(tensors, dtype, names, sizes, by_strides)
+        self, tensor: Tensor, what: What, size: int | None = None, by_strides: bool = False
+    ) -> Tensor:
+        return readable(tensor, self.dtype if size is None else torch.int64, what, size, by_strides)
 
     def run(self, programs: Mapping[int, Program]) -> None:
         """Runs programs over the groups of the plan, in one native call.
@@ -89,7 +76,7 @@ class NativeMemory(Memory):
             for number, size, of_edges in program.of_type:  # to where row 0 would lie
                 begin = rows.edge_start if of_edges else rows.start
                 table[first + number] -= begin * size * self.dtype.itemsize
-        numbers, links, plan = array("q", table), self._link_table, self.plan
+        numbers, links, plan = array("q", table), self._link_table(), self.plan
         is_done = self._library.run_pass(
             plan.group_table.buffer_info()[0],
             len(plan.groups),
@@ -100,6 +87,10 @@ class NativeMemory(Memory):
         )
         if not is_done:
             raise MemoryError("there is no memory for a block of nodes")
+
+    def _link_table(self) -> array[int]:
+        """[6] the addresses of the links; 0 for one that is not needed."""
+        return array("q", [own.data_ptr() for own in self._links] + [0] * (6 - len(self._links)))
 
     def _addresses_in(
         self, tensors: Mapping[Key, Tensor], op_type: int | None = None
@@ -121,7 +112,7 @@ class NativeMemory(Memory):
         if not self._number(grad, numbers):
             grad = grad.coalesce()
             self._number(grad, numbers)
-        (self.shared["upstream", field],) = self.take([grad._values()], [("upstream", field)])
+        self.shared["upstream", field] = self.take(grad._values(), ("the gradient of", field))
         self.shared["upstream_row", field] = numbers
 
     def _number(self, grad: Tensor, numbers: Tensor) -> bool:
@@ -131,7 +122,7 @@ class NativeMemory(Memory):
         return bool(number_rows(rows.data_ptr(), *sizes, numbers.data_ptr()))
 
     def pull(self, field: str, first: int, total: Tensor) -> Tensor:
-        links = self._link_table
+        links = self._link_table()
         parts = [self.address((kind, field)) for kind in (*PULLED, "edge_weight")]
         self._library.pull_rows(
             links.buffer_info()[0], first, *total.shape, *parts, total.data_ptr()

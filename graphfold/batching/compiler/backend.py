@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphfold.batching.compiler.program import Key, Named, Place, Program, WeightGradient
+from graphfold.batching.compiler.program import Key, Place, Program, WeightGradient
 from graphfold.batching.compiler.values import Value
 from graphfold.batching.scheduling.pass_schedule import PassSchedule
 
@@ -45,41 +45,18 @@ class Memory(ABC):
         self.packed: Mapping[int, dict[Any, Tensor]] = {}
         self.first_row: dict[int | None, dict[Key, int]] = defaultdict(dict)
 
-    def place(self, tensors: Mapping[Named, Tensor]) -> None:
-        """Puts tensors where programs find them."""
-        for (op_type, key), tensor in tensors.items():
-            own = self.shared if op_type is None else self.own.setdefault(op_type, {})
-            own[key] = tensor
-
-    def settle(self, tensors: Mapping[Named, Tensor], by_strides: bool = False) -> None:
-        """Has programs find tensors as they can read them, see `take`."""
-        there = [*tensors.values()]
-        found = self.take(there, [key for _, key in tensors], None, by_strides)
-        if found is not there:
-            self.place(dict(zip(tensors, found, strict=True)))
-
-    def place_integers(self, tensors: Mapping[str, tuple[Tensor, int]]) -> None:
-        """Puts integers of the plan, and how many there should be, where programs find them."""
-        names = [(name, "") for name in tensors]
-        values, sizes = zip(*tensors.values(), strict=True)
-        self.shared.update(zip(names, self.take(values, names, [*sizes]), strict=True))
-
     def take(
-        self,
-        tensors: Sequence[Tensor],
-        names: Sequence[Key],
-        sizes: Sequence[int] | None = None,
-        by_strides: bool = False,
-    ) -> Sequence[Tensor]:
-        """Tensors that the pass has not just made itself, as programs read them.
+        self, tensor: Tensor, what: str | Key, size: int | None = None, by_strides: bool = False
+    ) -> Tensor:
+        """A tensor that the pass has not made itself, as programs read it.
 
         Args:
-            tensors: the tensors.
-            names: of them.
-            sizes: how many integers each has; None if they have numbers of `dtype`.
-            by_strides: whether programs read them by their strides.
+            tensor: the tensor.
+            what: its name in messages.
+            size: how many integers it has; None if it has numbers of `dtype`.
+            by_strides: whether programs read it by its strides.
         """
-        return tensors if by_strides else [tensor.contiguous() for tensor in tensors]
+        return tensor if by_strides else tensor.contiguous()
 
     @abstractmethod
     def run(self, programs: Mapping[int, Program]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import repeat
-from operator import add, attrgetter, ge, mul
+from operator import mul
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, UntypedStorage, nn
+from torch import Tensor, nn
 
 from graphfold._torch import is_fake
 from graphfold.errors import EngineError
@@ -16,51 +14,7 @@ from graphfold.errors import EngineError
 #: The name of a tensor in messages: a word, or a kind and a name.
 What: TypeAlias = str | tuple[str, str]
 
-#: Kinds that have other names in messages.
-NAMED_KINDS = {"upstream": "the gradient of", "state": "the field", "kept": "what forward kept of"}
-
-_ORDINARY = frozenset({Tensor, nn.Parameter})  # never fake
-_kind = attrgetter("dtype", "is_cpu")
-
-
-def all_readable(
-    tensors: Sequence[Tensor],
-    dtype: torch.dtype,
-    names: Sequence[What],
-    sizes: Sequence[int] | None = None,
-    by_strides: bool = False,
-) -> Sequence[Tensor]:
-    """Several tensors, each as `readable` gives it; `sizes` has one for each."""
-    if _are_plain(tensors, dtype, sizes):
-        return tensors
-    counts = repeat(None, len(tensors)) if sizes is None else sizes
-    return [
-        readable(tensor, dtype, what, size, by_strides)
-        for tensor, what, size in zip(tensors, names, counts, strict=True)
-    ]
-
-
-def _are_plain(tensors: Sequence[Tensor], dtype: torch.dtype, sizes: Sequence[int] | None) -> bool:
-    """True if all tensors lie one number after the other, as they nearly always do.
-
-    Every call of a network asks it of some thirty tensors, so no Python runs for each.
-    """
-    if not _ORDINARY.issuperset(map(type, tensors)):
-        return False
-    try:
-        counts = list(map(Tensor.numel, tensors))
-        ends = map(add, map(Tensor.storage_offset, tensors), counts)
-        bytes_needed = map(mul, ends, repeat(dtype.itemsize))
-        bytes_there = map(UntypedStorage.nbytes, map(Tensor.untyped_storage, tensors))
-        return (
-            {(dtype, True)}.issuperset(map(_kind, tensors))
-            and (sizes is None or counts == sizes)
-            and all(map(Tensor.is_contiguous, tensors))
-            and not any(map(Tensor.is_neg, tensors))
-            and all(map(ge, bytes_there, bytes_needed))
-        )
-    except RuntimeError:  # one stands for many tensors, or is sparse
-        return False
+_ORDINARY = (Tensor, nn.Parameter)  # never fake
 
 
 def readable(
@@ -143,7 +97,4 @@ def _no_memory(tensor: Tensor, what: What) -> str:
 
 
 def _name(what: What) -> str:
-    if isinstance(what, str):
-        return what
-    kind, name = what
-    return f"{NAMED_KINDS.get(kind, kind)} {name}".strip()
+    return what if isinstance(what, str) else " ".join(what).strip()

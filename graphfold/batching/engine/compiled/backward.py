@@ -31,20 +31,12 @@ class CompiledBackward:
         grads: Sequence[Tensor | None],
     ) -> None:
         self._pass, self._plan = run, run.plan
-        named = {n: own for n, own in zip(run.names, tensors, strict=True) if own is not None}
-        for name, state in zip(run.fields, states, strict=True):
-            named[None, ("state", name)] = state
-        named |= kept
-        sparse: dict[str, Tensor] = {}
-        for (op_type, key), grad in run.upstream(grads).items():
-            if grad.is_sparse:
-                sparse[key[1]] = grad
-            else:
-                named[op_type, key] = grad
-        self._memory = memory = run.memory(named, is_backward=True)
-        run.place_states(memory, [memory.shared["state", name] for name in run.fields])
-        for field, grad in sparse.items():
-            memory.place_sparse(field, grad)
+        self._memory = run.memory(tensors, is_backward=True)
+        run.place_states(self._memory, [self._memory.take(own, "a state") for own in states])
+        for (op_type, key), tensor in kept.items():
+            own = self._memory.shared if op_type is None else self._memory.own[op_type]
+            own[key] = self._memory.take(tensor, key)
+        run.place_upstream(self._memory, grads)
 
     def run(self, needs: Sequence[bool]) -> list[Tensor | None]:
         """The gradient of each tensor that needs one."""

@@ -67,7 +67,6 @@ class CompiledPass:
         self.device = inputs.device
         self.first_row, self.num_rows = 0, inputs.plan.num_rows + 1
         self.kind, self._called = inputs.kind, inputs.cells
-        self._packed_alone: set[Named] = set()  # the weights that no program reads as they lie
         named: dict[Named, Tensor] = {}
         for op_type, cell in cells.items():
             self._name_own(named, inputs, op_type, cell)
@@ -95,10 +94,7 @@ class CompiledPass:
         own = [tensor.find(inputs.cells[op_type]) for tensor in cell.lowered.tensors]
         own += [inputs.shared[name] for name in cell.lowered.shared]
         for number, constant in enumerate(self._constants(op_type, cell, own)):
-            key = "constant", str(number)
-            named[op_type, key] = constant
-            if key not in cell.read_constants:
-                self._packed_alone.add((op_type, key))
+            named[op_type, ("constant", str(number))] = constant
         for name, value in parts(inputs.x[op_type]):
             if name in cell.reads:
                 named[op_type, ("x", name)] = value
@@ -118,7 +114,7 @@ class CompiledPass:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], dict[Named, Tensor]]:
         """The state of each field, and what backward needs beside it."""
-        memory = self.memory(dict(zip(self.names, tensors, strict=True)), is_backward=False)
+        memory = self.memory(tensors, is_backward=False)
         states = [self.new_state(name, width, memory) for name, width in self.fields.items()]
         self.place_states(memory, states)
         kept: dict[Named, Tensor] = {}
@@ -157,31 +153,36 @@ class CompiledPass:
         op_type, key = named
         return op_type is None or key[0] != "x" or self.cells[op_type].reads_back(key)
 
-    def memory(self, tensors: Mapping[Named, Tensor], is_backward: bool) -> Memory:
-        """The memory of one direction, with what the pass has not just made itself."""
+    def memory(self, tensors: Sequence[Tensor | None], is_backward: bool) -> Memory:
+        """The memory of one direction, with what cells read there; None for what they do not."""
         memory = self.backend.memory(self.plan, self.dtype, is_backward)
         memory.own = {op_type: {} for op_type in self.cells}
         memory.packed = self._packed
-        memory.place(tensors)
-        # Programs read no other dtype.
-        read = {named: own for named, own in tensors.items() if own.dtype is self.dtype}
-        packed = {named: read.pop(named) for named in self._packed_alone & read.keys()}
-        memory.settle(read)
-        memory.settle(packed, by_strides=True)
-        memory.place_integers(self._integers())
+        for named, tensor in zip(self.names, tensors, strict=True):
+            if tensor is None:
+                continue
+            op_type, key = named
+            own = memory.shared if op_type is None else memory.own.setdefault(op_type, {})
+            cell = None if op_type is None else self.cells.get(op_type)
+            is_read = cell is None or key[0] != "constant" or key in cell.read_constants
+            # Programs read no other dtype, and pack weights as these lie.
+            is_of_pass = tensor.dtype is self.dtype
+            own[key] = memory.take(tensor, key, by_strides=not is_read) if is_of_pass else tensor
+        for name, integers in self._integers().items():
+            size = self.plan.num_rows + 1 if name == "previous_row" else self.plan.num_edges
+            memory.shared[name, ""] = memory.take(integers, name, size)
         return memory
 
-    def _integers(self) -> dict[str, tuple[Tensor, int]]:
-        """The integers that programs read of the plan, and how many there are, by name."""
-        plan, num_edges = self.plan, self.plan.num_edges
-        found = {"child_row": (plan.child_row, num_edges)}
+    def _integers(self) -> dict[str, Tensor]:
+        """The integers that programs read of the plan, by name."""
+        plan, found = self.plan, {"child_row": self.plan.child_row}
         for cell in self.cells.values():
             for name in cell.reads_integers:
-                found[name] = getattr(plan, INTEGERS[name]), num_edges
+                found[name] = getattr(plan, INTEGERS[name])
         if plan.previous_row is not None:
-            found["previous_row"] = plan.previous_row, plan.num_rows + 1
+            found["previous_row"] = plan.previous_row
         if self.kind is not None:
-            found["kind"] = self.kind.rows, num_edges
+            found["kind"] = self.kind.rows
         return found
 
     def place_states(self, memory: Memory, states: Sequence[Tensor]) -> None:
@@ -230,13 +231,16 @@ class CompiledPass:
         """Memory for numbers."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
-    def upstream(self, grads: Sequence[Tensor | None]) -> dict[Named, Tensor]:
-        """The cotangents of the results, of all rows or of a few."""
-        return {
-            (None, ("upstream", name)): grad if grad.dtype is self.dtype else grad.to(self.dtype)
-            for name, grad in zip(self.fields, grads, strict=True)
-            if grad is not None
-        }
+    def place_upstream(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        """Names the cotangents of the results: of all rows, or of a few."""
+        for name, grad in zip(self.fields, grads, strict=True):
+            if grad is None:
+                continue
+            grad = grad if grad.dtype == self.dtype else grad.to(self.dtype)
+            if grad.is_sparse:
+                memory.place_sparse(name, grad)
+            else:
+                memory.shared["upstream", name] = memory.take(grad, ("the gradient of", name))
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         """The gradient of one of `tensors` that is neither a constant nor of one type alone.

@@ -82,10 +82,6 @@ class _CompiledRounds(CompiledPass):
         super().place_states(memory, states)
         for name, row in self._given_at.items():
             memory.first_row[None]["read", name] = row
-        # Rows are counted from the first of the pass, those of results from the first of each.
-        for name, op_type in self.outputs:
-            code = self._last(op_type)
-            memory.first_row[code]["upstream", name] = self.plan.types[code].start
 
     def new_state(self, name: str, width: int, memory: Memory) -> Tensor:
         state = self.empty(self.num_rows, width)
@@ -99,16 +95,17 @@ class _CompiledRounds(CompiledPass):
         last = self._unrolled.num_rounds
         return [by_name[name][self._rows(last, op_type)] for name, op_type in self.outputs]
 
-    def upstream(self, grads: Sequence[Tensor | None]) -> dict[Named, Tensor]:
-        return {
-            (self._last(op_type), ("upstream", name)): grad.to_dense().to(self.dtype)
-            for (name, op_type), grad in zip(self.outputs, grads, strict=True)
-            if grad is not None
-        }
-
-    def _last(self, op_type: int) -> int:
-        """The op type of a type's nodes in the last round."""
-        return self._unrolled.code(self._unrolled.num_rounds, op_type)
+    def place_upstream(self, memory: Memory, grads: Sequence[Tensor | None]) -> None:
+        unrolled = self._unrolled
+        for (name, op_type), grad in zip(self.outputs, grads, strict=True):
+            if grad is not None:
+                dense = grad.to_dense() if grad.is_sparse else grad
+                code = unrolled.code(unrolled.num_rounds, op_type)
+                dense = memory.take(dense.to(self.dtype), ("the gradient of", name))
+                memory.own[code]["upstream", name] = dense
+                # Rows are counted from the first of the pass, those of results from the first here.
+                first = unrolled.plan.types[code].start
+                memory.first_row[code]["upstream", name] = first
 
     def gradient(self, named: Named, shape: torch.Size, memory: Memory) -> Tensor | None:
         op_type, (kind, name) = named
