@@ -139,7 +139,7 @@ class Adapter(ABC):
         """The graphs of many records at once, if that is quicker than `parse`; bit for bit equal.
 
         Args:
-            records: the records, faulty ones among them.
+            records: the records, without those that have a fault.
             file: where they come from.
 
         Returns:
@@ -262,6 +262,21 @@ class Adapter(ABC):
             yield from self.records(path)
 
 
+class AdapterOfMany(Adapter):
+    """An adapter that parses many records at once, and one as many."""
+
+    def parse(self, record: Record, graph: GraphBuilder) -> None:
+        """Writes one record; see `Adapter.parse`."""
+        many = self.parse_many([record], graph.file)
+        for error in many.errors.values():
+            raise error
+        graph.add(many.dag)
+
+    @abstractmethod
+    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
+        """The graphs of many records at once; see `Adapter.parse_many`."""
+
+
 @dataclass(frozen=True)
 class ReadResult:
     """The usable graphs of some records, and the errors of the others.
@@ -293,9 +308,12 @@ def read_records(
             does not keep the schema.
     """
     records = list(records)
-    many = adapter.parse_many(records, str(path))
+    sound = [p for p, record in enumerate(records) if record.fault is None]
+    many = adapter.parse_many([records[p] for p in sound], str(path))
     if many is not None:
-        skipped = {p: error.at(path, records[p].line) for p, error in many.errors.items()}
+        faults = {p: record.fault for p, record in enumerate(records) if record.fault is not None}
+        faults |= {sound[number]: error for number, error in many.errors.items()}
+        skipped = {p: error.at(path, records[p].line) for p, error in faults.items()}
         for _, error in sorted(skipped.items()):
             if on_error != "skip" and not isinstance(error, LeftOut):
                 raise error

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG, select
+from graphfold.dag import Column, Schema, TypedDAG, select
 from graphfold.dag.typed_dag import pointers, repeat
 from graphfold.datasets.adapter import (
     NUMBERS,
     Adapter,
+    AdapterOfMany,
     ManyGraphs,
     Record,
     read_records,
@@ -52,7 +53,7 @@ _OF_INNER = (
 )
 
 
-class FeaturesAdapter(Adapter):
+class FeaturesAdapter(AdapterOfMany):
     """Adds features from elsewhere to the graphs of another adapter.
 
     Features of graphs are inputs of whole graphs. Those of nodes are for the first type of the
@@ -287,13 +288,6 @@ class FeaturesAdapter(Adapter):
                 by_key[key] = values
             self._keyed[source.level, file] = by_key
         return self._keyed[source.level, file]
-
-    def parse(self, record: Record, graph: GraphBuilder) -> None:
-        """Writes one record; see `Adapter.parse`."""
-        many = self.parse_many([record], graph.file)
-        for error in many.errors.values():
-            raise error
-        graph.add(many.dag)
 
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
         """All records by the adapter within, and their features."""

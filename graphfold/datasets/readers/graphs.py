@@ -16,10 +16,10 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, collate, split
-from graphfold.datasets.adapter import Adapter, ManyGraphs, Record
+from graphfold.dag import GraphBuilder, NodeType, Schema, TypedDAG, split, validate
+from graphfold.datasets.adapter import Adapter, Record
 from graphfold.datasets.storage.store import from_arrays, string_columns, to_arrays
-from graphfold.errors import DataError, RecordError, kind_of
+from graphfold.errors import DataError, GraphError, RecordError, SchemaError, kind_of
 from graphfold.files import whole_file
 
 #: The array of a file with its schema and its strings, as JSON.
@@ -60,14 +60,17 @@ def load_graphs(path: str | Path) -> TypedDAG:
             key: tuple(description["strings"][name]) for name, key in string_columns(schema).items()
         }
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        dag = from_arrays(schema, tensors, strings, (str(path),))
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, EOFError) as error:
+        dag = _numbered(from_arrays(schema, tensors, strings, (str(path),)))
+        validate(dag)
+    except (GraphError, SchemaError) as error:
+        raise DataError.in_file(path, f"its graphs are damaged: {error}") from error
+    except (OSError, ValueError, LookupError, TypeError, BadZipFile, EOFError) as error:
         raise DataError.in_file(
             path,
             f"it holds no graphs that can be read ({error}). Write them with "
             "graphfold.datasets.save_graphs.",
         ) from error
-    return _numbered(dag)
+    return dag
 
 
 def _numbered(dag: TypedDAG) -> TypedDAG:
@@ -109,10 +112,6 @@ class GraphsAdapter(Adapter):
     def parse(self, record: Record, graph: GraphBuilder) -> None:
         """Writes one graph; see `Adapter.parse`."""
         graph.add(record.content)
-
-    def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
-        """All graphs at once; see `Adapter.parse_many`."""
-        return ManyGraphs(collate([record.content for record in records]), {})
 
     def record_of(self, item: Any) -> Record:
         """The record of a graph; see `Adapter.record_of`.

@@ -11,8 +11,14 @@ from typing import Any, Literal
 import torch
 from rdkit import Chem
 
-from graphfold.dag import Column, GraphBuilder, Schema, TypedDAG
-from graphfold.datasets.adapter import CHANGED_TO, Adapter, ManyGraphs, Record, result_or_error
+from graphfold.dag import Column, Schema, TypedDAG
+from graphfold.datasets.adapter import (
+    CHANGED_TO,
+    AdapterOfMany,
+    ManyGraphs,
+    Record,
+    result_or_error,
+)
 from graphfold.datasets.files.table_columns import (
     Positive,
     TableTarget,
@@ -137,7 +143,7 @@ class MoleculeForm:
 
 
 @dataclass(eq=False, kw_only=True)
-class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
+class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, AdapterOfMany):
     """Reads molecules from a table (CSV, TSV, SDF, Parquet or `.smi`; see `open_table`).
 
     One graph per molecule: nodes of type `atom` without inputs, in the order of the SMILES or of
@@ -313,19 +319,13 @@ class SmilesAdapter(MoleculeForm, MoleculeTargets, MoleculeColumns, Adapter):
         """One record for each row of the table; `content` is a `RecordRow`."""
         yield from self.columns.records(open_table(path))
 
-    def parse(self, record: Record, graph: GraphBuilder) -> None:
-        many = self.parse_many([record], graph.file)
-        for error in many.errors.values():
-            raise error
-        graph.add(many.dag)
-
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
         """All molecules at once; see `MoleculeChunk`."""
         chunk = MoleculeChunk(self.schema, self.graphs)
         errors: dict[int, RecordError] = {}
         with silence():
             for position, record in enumerate(records):
-                error = record.fault or result_or_error(self._add, record, chunk)
+                error = result_or_error(self._add, record, chunk)
                 if error is not None:
                     errors[position] = error
         return ManyGraphs(chunk.build(file), errors)

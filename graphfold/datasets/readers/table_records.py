@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphfold.dag import GraphBuilder, TypedDAG
+from graphfold.dag import TypedDAG
 from graphfold.dag.assemble import to_tensor
 from graphfold.dag.schema import Task
 from graphfold.datasets.adapter import (
     Adapter,
+    AdapterOfMany,
     ManyGraphs,
     Record,
     read_records,
@@ -42,7 +43,7 @@ class _Cut:
     record: Record | None = None
 
 
-class TableAdapter(Adapter):
+class TableAdapter(AdapterOfMany):
     """Reads a table (see `open_table`) with a record in each row, and values of whole records.
 
     The record is a text in the format of its kind of file: a tree in brackets, a sentence in
@@ -162,13 +163,6 @@ class TableAdapter(Adapter):
             return [self.columns.text]
         return self.inner.item_columns(names)
 
-    def parse(self, record: Record, graph: GraphBuilder) -> None:
-        """Writes one record; see `Adapter.parse`."""
-        many = self.parse_many([record], graph.file)
-        for error in many.errors.values():
-            raise error
-        graph.add(many.dag)
-
     def parse_many(self, records: Sequence[Record], file: str) -> ManyGraphs:
         """All records at once, by their own adapter, and their values."""
         errors: dict[int, RecordError] = {}
@@ -193,8 +187,8 @@ class TableAdapter(Adapter):
     def _cut(self, record: Record) -> tuple[Record, dict[str, Any]]:
         """The record of the inner adapter in a row, and the values of the row."""
         row: RecordRow = record.content.row
-        if record.fault is not None or row.fault is not None:
-            raise record.fault or RecordError(str(row.fault))
+        if row.fault is not None:
+            raise RecordError(row.fault)
         values = self.columns.values(row)
         inner = record.content.record or self.inner.record_of(row.text)
         return replace(inner, line=record.line), values

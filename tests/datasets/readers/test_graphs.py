@@ -14,7 +14,9 @@ import graphfold
 from graphfold.dag import Column, EdgeType, GraphBuilder, NodeType, Schema, TypedDAG, select, split
 from graphfold.dag.compare import difference
 from graphfold.datasets import load_graphs, save_graphs
+from graphfold.datasets.adapter import read_records
 from graphfold.datasets.readers.graphs import GraphsAdapter
+from graphfold.datasets.readers.spec import make_adapter
 from graphfold.errors import ConfigError, DataError, RecordError
 
 SCHEMA = Schema(
@@ -65,14 +67,30 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     ]
 
 
-def test_one_by_one_is_all_at_once(tmp_path: Path) -> None:
-    save_graphs(make_graphs(1, 10), tmp_path / "some.npz")
-    adapter = GraphsAdapter(SCHEMA.to_dict())
-    records = [*adapter.records(tmp_path / "some.npz")]
-    builder = GraphBuilder(SCHEMA)
-    for record in records:
+def test_a_graph_is_parsed_as_it_is(tmp_path: Path) -> None:
+    dag = make_graphs(1, 10)
+    save_graphs(dag, tmp_path / "some.npz")
+    adapter, builder = GraphsAdapter(SCHEMA.to_dict()), GraphBuilder(SCHEMA)
+    for record in adapter.records(tmp_path / "some.npz"):
         adapter.parse(record, builder)
-    assert difference(builder.build(), adapter.parse_many(records, "").dag) is None
+    found = builder.build()
+    assert difference(replace(found, origin=dag.origin, files=dag.files), dag) is None
+
+
+def test_bad_features_of_a_graph_make_it_a_bad_record(tmp_path: Path) -> None:
+    dag = make_graphs(1, 4)
+    save_graphs(dag, tmp_path / "some.npz")
+    rows = [np.ones((graph.num_nodes_by_type[0], 2)) for graph in split(dag)]
+    rows[2][0, 1] = np.nan
+    np.savez(tmp_path / "features.npz", *rows)
+    source = {"file": str(tmp_path / "features.npz"), "columns": {"q": [2]}}
+    adapter = make_adapter("graphs", schema=SCHEMA.to_dict(), features_from={"node": source})
+    path = tmp_path / "some.npz"
+    result = read_records(adapter, path, adapter.records(path), "skip")
+    assert (result.kept, result.dag.num_graphs) == ((0, 1, 3), 3)
+    assert [(error.line, "not a finite number" in str(error)) for error in result.skipped] == [
+        (3, True)
+    ]
 
 
 def test_graphs_in_memory_are_trained_on_and_predicted(tmp_path: Path) -> None:
@@ -110,6 +128,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         load_graphs(path)
     np.savez(path, description=np.array([{"code": 1}], dtype=object))
     with pytest.raises(DataError, match="holds no graphs"):  # a pickle is not opened
+        load_graphs(path)
+    dag = make_graphs(0, 3)
+    dag.input_index[0] = 10_000
+    save_graphs(dag, path)
+    with pytest.raises(DataError, match=r"x\.npz: its graphs are damaged"):
         load_graphs(path)
     save_graphs(GraphBuilder(SCHEMA).build(), path)
     with pytest.raises(DataError, match="holds no graph"):
